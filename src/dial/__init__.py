@@ -8,7 +8,14 @@ from dial import torchvision_guard
 torchvision_guard.install()
 
 if TYPE_CHECKING:
+    from dial import losses as losses
+    from dial import references as references
+    from dial.calibration import calibrate as calibrate
+    from dial.conversion import convert as convert
+    from dial.domains import use_domain as use_domain
     from dial.errors import DialError as DialError
+    from dial.folding import fold as fold
+    from dial.layers import DomainAlignment as DomainAlignment
 
 __version__ = "0.1.0"
 
@@ -16,8 +23,13 @@ __version__ = "0.1.0"
 # --help) does not wait for torch.
 _PUBLIC = {
     "DialError": "errors",
+    "DomainAlignment": "layers",
+    "calibrate": "calibration",
+    "convert": "conversion",
+    "fold": "folding",
+    "use_domain": "domains",
 }
-_MODULES = ("references",)
+_MODULES = ("losses", "references")
 
 __all__ = [*_PUBLIC, *_MODULES]  # noqa: PLE0604 - names, all of them strings
 

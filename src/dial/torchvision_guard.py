@@ -41,10 +41,10 @@ def _declare_missing_operators(torchvision: Path) -> None:
             continue
     missing = [name for name in ("nms", "qnms") if not hasattr(torch.ops.torchvision, name)]
     if "nms" in missing:  # healthy builds may well be without qnms
-        library = torch.library.Library("torchvision", "FRAGMENT")
+        declarations = torch.library.Library("torchvision", "FRAGMENT")
         for name in missing:
-            library.define(_SCHEMA.format(name=name))
-        _declared.append(library)
+            declarations.define(_SCHEMA.format(name=name))
+        _declared.append(declarations)
 
 
 def install() -> None:

@@ -1,0 +1,73 @@
+"""Per-channel arithmetic by torch's batch-norm kernels, which do in one pass what takes several.
+
+All tensors `x` are `(N, C, *)`, all others `(C,)`. None of these is differentiable: they are
+parts of autograd functions.
+"""
+
+import torch
+from torch import Tensor
+
+_aten = torch.ops.aten
+
+
+def per_channel(values: Tensor, x: Tensor) -> Tensor:
+    """`(C,)` values in a shape that broadcasts against `x`."""
+    return values.view(1, -1, *[1] * (x.dim() - 2))
+
+
+def widen(x: Tensor) -> Tensor:
+    """`x` in float32 at least: statistics of half-precision activations need the digits."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def runs_fused(x: Tensor) -> bool:
+    """Whether the functions below work here; a compiler does better with plain operations."""
+    return x.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling()
+
+
+def moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance."""
+    mean, var = _aten.batch_norm_update_stats(widen(x), None, None, 0.0)
+    return mean, var
+
+
+def affine_(
+    out: Tensor,
+    x: Tensor,
+    location: Tensor,
+    square: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+) -> None:
+    """`out = weight (x - location) / sqrt(square) + bias`."""
+    unused = location.new_empty(0), location.new_empty(0)
+    _aten.native_batch_norm.out(
+        x,
+        weight,
+        bias,
+        location,
+        square,
+        False,
+        0.0,
+        0.0,
+        out=out,
+        save_mean=unused[0],
+        save_invstd=unused[1],
+    )
+
+
+def gradient_sums(g: Tensor, x: Tensor, location: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
+    """`sum g` and `sum g h` with `h = (x - location) * inverse`."""
+    _, sum1, sum0 = _aten.native_batch_norm_backward(
+        g, x, None, None, None, location, inverse, True, 0.0, [False, True, True]
+    )
+    return sum0, sum1
+
+
+def dense_like(g: Tensor, x: Tensor) -> Tensor:
+    """A gradient in the memory format of `x`; autograd hands over views of any kind."""
+    for layout in (torch.channels_last, torch.channels_last_3d):
+        rank = 4 if layout is torch.channels_last else 5
+        if x.dim() == rank and x.is_contiguous(memory_format=layout):
+            return g.contiguous(memory_format=layout)
+    return g.contiguous()

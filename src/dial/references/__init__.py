@@ -1,0 +1,39 @@
+"""Reference distributions, one a file: what a DA-layer maps every domain's activations onto."""
+
+import sys
+
+from dial import registry
+from dial.errors import DialError
+from dial.references._interface import Reference, Statistics
+from dial.references.anchored import Anchored
+from dial.references.laplace import Laplace
+from dial.references.normal import Normal
+
+__all__ = ["Anchored", "Laplace", "Normal", "Reference", "Statistics", "resolve"]
+
+
+def resolve(reference: "str | Reference", *, eps: float = 1e-5) -> Reference:
+    """A reference by its name, with `eps` as its numerical constant, or the object as it is.
+
+    Raises:
+        DialError: an unknown name, or an object without the interface of `Reference`.
+
+    >>> resolve("epsilon")
+    Normal(eps=1.0)
+    >>> resolve("normal", eps=1e-3)
+    Normal(eps=0.001)
+    """
+    if isinstance(reference, str):
+        module = registry.load(sys.modules[__name__], reference)
+        entry: Reference = module.create(eps)
+        return entry
+    methods = [name for name in vars(Reference) if not name.startswith("_")]
+    missing = [name for name in methods if not hasattr(reference, name)]
+    if missing or isinstance(reference, type):
+        raise DialError(
+            wanted="a reference distribution: a name or an object with the methods of "
+            "dial.references.Reference",
+            got=f"{reference!r}" + (f" without {', '.join(missing)}" if missing else ", a class"),
+            fix="pass an instance of a subclass of dial.references.Reference",
+        )
+    return reference

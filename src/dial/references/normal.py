@@ -1,0 +1,46 @@
+"""The standard normal distribution: maximum likelihood, or MAP with a prior on the variance."""
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from dial.references._interface import Statistics
+from dial.references._moments import MomentReference
+
+
+@dataclass(frozen=True)
+class Normal(MomentReference):
+    """`y = (x - mean) / sqrt(var + eps)`, the paper's BN (tiny `eps`) and Epsilon (`eps=1`).
+
+    Epsilon is the most probable transformation when the variance has an Inverse-Gamma prior
+    with `alpha = n/2 - 1` and `beta = eps n/2`: the posterior's mode is `(var + eps) / 2`, whose
+    constant factor the shared affine absorbs.
+    """
+
+    eps: float = 1e-5
+
+    def transform(self, statistics: Statistics, prior: Statistics | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """The mean, and `var + eps`."""
+        return statistics.location, statistics.spread + self.eps
+
+    def align(
+        self,
+        x: Tensor,
+        *,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        prior: Statistics | None,  # noqa: ARG002
+        running: Statistics | None,
+        momentum: float,
+    ) -> Tensor:
+        """Batch normalisation, by torch's own kernel."""
+        mean, var = running or (None, None)
+        return F.batch_norm(
+            x, mean, var, weight, bias, training=True, momentum=momentum, eps=self.eps
+        )
+
+
+def create(eps: float) -> Normal:
+    """The entry `normal`."""
+    return Normal(eps)
