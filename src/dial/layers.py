@@ -108,8 +108,9 @@ class DomainAlignment(DomainSpecific):
     def set_statistics(self, domain: str, statistics: Statistics) -> None:
         """Store a domain's statistics; from then on eval mode uses them."""
         if self.location is None or self.spread is None:
-            blank = statistics.location.expand(len(self.domains), -1)
-            self.location, self.spread = torch.zeros_like(blank), torch.ones_like(blank)
+            blank = torch.zeros_like(statistics.location, dtype=torch.float32)
+            blank = blank.repeat(len(self.domains), 1)
+            self.location, self.spread = blank, blank + 1
         index = self.index_of(domain)
         self.location[index].copy_(statistics.location)
         self.spread[index].copy_(statistics.spread)

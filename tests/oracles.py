@@ -1,0 +1,39 @@
+"""The mathematics of the references once more, in NumPy and float64, from the formulas alone."""
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def channels_first(x: Array) -> Array:
+    """`(N, C, *)` as `(C, values)`."""
+    return np.moveaxis(x, 1, 0).reshape(x.shape[1], -1)
+
+
+def broadcast(values: Array, x: Array) -> Array:
+    return values.reshape(1, -1, *[1] * (x.ndim - 2))
+
+
+def location_and_scale(
+    name: str, x: Array, prior: tuple[Array, Array] | None = None, weight: float = 0.2
+) -> tuple[Array, Array]:
+    values = channels_first(x)
+    mean, var = values.mean(1), values.var(1)
+    if name == "normal":
+        return mean, np.sqrt(var + 1e-5)
+    if name == "epsilon":
+        return mean, np.sqrt(var + 1)
+    if name == "laplace":
+        median = np.median(values, axis=1)
+        return median, np.abs(values - median[:, None]).mean(1)
+    if prior is None:
+        return mean, np.sqrt(var + 1e-5)
+    mean0, var0 = prior
+    square = weight * var + (1 - weight) * var0 + weight * (1 - weight) * (mean - mean0) ** 2
+    return weight * mean + (1 - weight) * mean0, np.sqrt(square + 1e-5)
+
+
+def align(name: str, x: Array, prior: tuple[Array, Array] | None = None) -> Array:
+    location, scale = location_and_scale(name, x, prior)
+    return (x - broadcast(location, x)) / broadcast(scale, x)

@@ -1,0 +1,211 @@
+"""fold: a plain network with the same outputs, also where this package is not installed."""
+
+import copy
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import timm
+import torch
+import torchvision
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dial import DialError, DomainAlignment, calibrate, convert, fold, losses, use_domain
+
+NAMES = ["normal", "epsilon", "laplace", "anchored"]
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "resnet18": lambda: torchvision.models.resnet18(num_classes=7),
+    "densenet": lambda: torchvision.models.DenseNet(8, (2, 2), 16, num_classes=7),
+    "shufflenet": lambda: torchvision.models.shufflenet_v2_x0_5(num_classes=7),
+    "efficientnet_lite0": lambda: timm.create_model("tf_efficientnet_lite0", num_classes=7),
+}
+# BatchNorms that remain: those that do not come right behind a convolution.
+REMAINING = {"resnet18": 0, "densenet": 6, "shufflenet": 0, "efficientnet_lite0": 0}
+
+
+def trained(model: nn.Module, reference: str, *, logits: bool = True, size: int = 32) -> nn.Module:
+    """A converted network after two steps of training, with both domains' statistics its own."""
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    model = convert(model, reference=reference, append_after=linear[-1:] if logits else ())
+    dtype = next(model.parameters()).dtype
+    images = torch.randn(12, 3, size, size, dtype=dtype)
+    images[6:] = 2 * images[6:] - 1
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(2):
+        with use_domain(model.train(), {"source": 6, "target": 6}):
+            losses.entropy(model(images)).backward()
+        optimizer.step()
+    calibrate(model, [images[6:]])
+    return model.eval()
+
+
+def ours(model: nn.Module) -> list[nn.Module]:
+    return [m for m in model.modules() if type(m).__module__.split(".")[0] == "dial"]
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("reference", NAMES)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_folded_network_is_plain_and_equal(name: str, reference: str, fuse: bool) -> None:
+    # In float64, so that the algebra is seen and not the conditioning of untrained networks.
+    original = NETWORKS[name]().double()
+    keys = original.state_dict().keys()
+    model = trained(original, reference)
+    x = torch.randn(5, 3, 32, 32, dtype=torch.float64)
+    with torch.no_grad():
+        for domain in ("target", "source"):
+            plain = fold(model, domain, fuse=fuse)
+            assert not ours(plain)
+            assert not plain.training
+            with use_domain(model, domain):
+                torch.testing.assert_close(plain(x), model(x), atol=1e-9, rtol=1e-9)
+    norms = sum(isinstance(module, _BatchNorm) for module in plain.modules())
+    if fuse:
+        assert norms == REMAINING[name]
+    else:  # the architecture it had, but for the layer behind the classifier
+        renamed = {k for k in keys if k.startswith(("fc.", "classifier."))}
+        assert keys - renamed <= plain.state_dict().keys()
+
+
+@pytest.mark.parametrize("reference", NAMES)
+def test_folded_network_is_equal_in_float32(reference: str) -> None:
+    model = trained(NETWORKS["resnet18"](), reference, logits=False, size=96)
+    x = torch.randn(5, 3, 96, 96)
+    with torch.no_grad():
+        for plain in (fold(model), fold(model, fuse=False)):
+            torch.testing.assert_close(plain(x), model(x), atol=1e-5, rtol=1e-5)
+
+
+def test_the_networks_themselves_are_not_changed() -> None:
+    model = trained(NETWORKS["resnet18"](), "normal")
+    before = copy.deepcopy(model.state_dict())
+    fold(model)
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+
+
+class Branching(nn.Module):
+    """A convolution whose output two layers use, one whose control flow hides from tracing."""
+
+    def __init__(self, *, traceable: bool) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)
+        self.traceable = traceable
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        if not self.traceable and x.mean() > 1e9:
+            return x
+        return self.norm(x) + (x if self.traceable else 0)
+
+
+@pytest.mark.parametrize("traceable", [True, False])
+def test_only_layers_that_feed_the_norm_alone_are_fused(traceable: bool) -> None:
+    model = convert(Branching(traceable=traceable)).eval()
+    plain = fold(model)
+    assert isinstance(plain.norm, nn.BatchNorm2d)
+    x = torch.randn(2, 3, 4, 4)
+    torch.testing.assert_close(plain(x), model(x), atol=1e-6, rtol=1e-6)
+
+
+class Standardised(nn.Conv2d):
+    """A convolution that rescales its weight on every pass, so it cannot be multiplied into."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._conv_forward(x, self.weight / self.weight.norm(), self.bias)
+
+
+def test_layers_with_weights_of_their_own_making_are_not_fused() -> None:
+    parametrised = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+    for first, x in [
+        (Standardised(3, 4, 1), torch.randn(2, 3, 2, 2)),
+        (parametrised, torch.randn(5, 4)),
+    ]:
+        model = convert(nn.Sequential(first), append_after=["0"], reference="epsilon").eval()
+        with torch.no_grad():
+            torch.testing.assert_close(fold(model)(x), model(x), atol=1e-6, rtol=1e-6)
+
+
+def test_linear_layers_over_tokens_are_not_fused() -> None:
+    model = nn.Sequential(nn.Linear(3, 5), DomainAlignment(5))  # (N, 5 tokens, 5 features)
+    x = torch.randn(6, 5, 3)
+    model(x)
+    model.eval()
+    torch.testing.assert_close(fold(model)(x), model(x), atol=1e-6, rtol=1e-6)
+
+
+def test_copies_pickles_and_compiles() -> None:
+    model = trained(NETWORKS["shufflenet"](), "anchored")
+    plain = fold(model)
+    x = torch.randn(3, 3, 32, 32)
+    with torch.no_grad():
+        expected = plain(x)
+        twins = [copy.deepcopy(plain), pickle.loads(pickle.dumps(plain))]
+        for twin in [*twins, torch.compile(plain, backend="aot_eager")]:
+            torch.testing.assert_close(twin(x), expected, atol=1e-5, rtol=1e-5)
+        folded_compiled = fold(torch.compile(model, backend="aot_eager"))
+        torch.testing.assert_close(folded_compiled(x), expected)
+
+
+def test_exports_run_without_this_package(tmp_path: Path) -> None:
+    model = trained(NETWORKS["resnet18"](), "laplace")
+    plain = fold(model)
+    x = torch.randn(4, 3, 32, 32)
+    with torch.no_grad():
+        expected = model(x)
+    batch = {0: torch.export.Dim("batch")}
+    program = torch.export.export(plain, (x,), dynamic_shapes=(batch,))
+    torch.export.save(program, tmp_path / "model.pt2")
+    torch.save(plain, tmp_path / "model.pickle")
+    torch.save((x, expected), tmp_path / "pair.pt")
+    torch.onnx.export(program, (x,), tmp_path / "model.onnx", dynamo=True, verbose=False)
+    script = f"""
+import sys
+sys.modules["dial"] = None  # every import of it fails
+sys.path.insert(0, {str(tmp_path)!r})
+import guard, torch, onnxruntime
+x, expected = torch.load({str(tmp_path / "pair.pt")!r})
+exported = torch.export.load({str(tmp_path / "model.pt2")!r}).module()(x)
+import torchvision
+pickled = torch.load({str(tmp_path / "model.pickle")!r}, weights_only=False)(x)
+session = onnxruntime.InferenceSession({str(tmp_path / "model.onnx")!r})
+(onnx,) = session.run(None, {{session.get_inputs()[0].name: x.numpy()}})
+for y in (exported, pickled, torch.from_numpy(onnx)):
+    torch.testing.assert_close(y, expected, atol=1e-5, rtol=1e-4)
+"""
+    # The guard is for torchvision, on machines where that does not import; it is no part of us.
+    guard = Path(sys.modules["dial.torchvision_guard"].__file__ or "").read_text()
+    (tmp_path / "guard.py").write_text(guard + "\ninstall()\n")
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_onnx_runtime_agrees_for_any_batch_size(tmp_path: Path) -> None:
+    model = trained(NETWORKS["efficientnet_lite0"](), "epsilon", logits=False)
+    path = tmp_path / "model.onnx"
+    batch = {0: torch.export.Dim("batch")}
+    example = torch.randn(2, 3, 32, 32)
+    torch.onnx.export(
+        fold(model), (example,), path, dynamo=True, verbose=False, dynamic_shapes=(batch,)
+    )
+    session = onnxruntime.InferenceSession(path)
+    for size in (1, 6):
+        x = torch.randn(size, 3, 32, 32)
+        (y,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        with torch.no_grad():
+            np.testing.assert_allclose(y, model(x).numpy(), atol=1e-5, rtol=1e-4)
+
+
+def test_what_cannot_be_folded_is_said() -> None:
+    with pytest.raises(DialError, match="a network with DA-layers, got a Linear"):
+        fold(nn.Linear(2, 2))
+    with pytest.raises(DialError, match="one of the domains source, target, got 'webcam'"):
+        fold(convert(nn.Sequential(nn.BatchNorm1d(2))), "webcam")
+    with pytest.raises(DialError, match=r"none in '0'.*dial.calibrate\(model, loader"):
+        fold(convert(nn.Sequential(nn.BatchNorm1d(2, track_running_stats=False))))
+    with pytest.raises(DialError, match="run one batch through the network"):
+        fold(nn.Sequential(DomainAlignment(2)))
