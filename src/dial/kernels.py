@@ -35,12 +35,14 @@ def affine_(
     out: Tensor,
     x: Tensor,
     location: Tensor,
-    square: Tensor,
+    square: Tensor | None,
     weight: Tensor | None,
     bias: Tensor | None,
 ) -> None:
-    """`out = weight (x - location) / sqrt(square) + bias`."""
+    """`out = weight (x - location) / sqrt(square) + bias`; without `square`, no division."""
     unused = location.new_empty(0), location.new_empty(0)
+    if square is None:
+        square = torch.ones_like(location)
     _aten.native_batch_norm.out(
         x,
         weight,
@@ -54,6 +56,34 @@ def affine_(
         save_mean=unused[0],
         save_invstd=unused[1],
     )
+
+
+def batch_norm_(
+    out: Tensor,
+    x: Tensor,
+    running: tuple[Tensor, Tensor] | None,
+    momentum: float,
+    *,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor]:
+    """Batch normalisation of `x` into `out`; the batch's mean and inverse deviation."""
+    dtype = widen(x[:0]).dtype
+    mean, inverse = (x.new_empty(x.shape[1], dtype=dtype) for _ in range(2))
+    _aten.native_batch_norm.out(
+        x,
+        weight,
+        bias,
+        *(running or (None, None)),
+        True,
+        momentum,
+        eps,
+        out=out,
+        save_mean=mean,
+        save_invstd=inverse,
+    )
+    return mean, inverse
 
 
 def gradient_sums(g: Tensor, x: Tensor, location: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:

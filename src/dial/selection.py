@@ -3,16 +3,20 @@
 import torch
 from torch import Tensor
 
-_FEW_VALUES = 1 << 17  # below this, sorting costs less than the probes' overhead
+from dial import kernels
+
+_FEW_VALUES = 1 << 17  # below this, torch's selection costs less than the probes' overhead
 _EXACT_SUMS = 1 << 24  # a float32 counts exactly up to here
+_FIRST_GUESS = 128  # values a channel for the first threshold
 _PROBES = 16
 
 
-def middle(x: Tensor) -> tuple[Tensor, Tensor]:
+def middle(x: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Where the lower and the upper middle value of each channel are.
 
     Args:
         x: `(A, C, B)`; a channel's `n = A B` values lie in the first and the last dimension.
+        scratch: memory like that of `x` which may be written over, where the caller has some.
 
     Returns:
         Two integer tensors `(C,)` of positions `a * B + b`; the same one twice for odd `n`. The
@@ -20,8 +24,8 @@ def middle(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     count = x.shape[0] * x.shape[2]
     if x.device.type != "cpu" or x.numel() < _FEW_VALUES or count > _EXACT_SUMS:
-        return _by_sorting(x)
-    return _by_probing(x)
+        return _by_selecting(x)
+    return _by_probing(x, torch.empty_like(x) if scratch is None else scratch)
 
 
 def at(x: Tensor, position: Tensor) -> Tensor:
@@ -30,81 +34,95 @@ def at(x: Tensor, position: Tensor) -> Tensor:
     return x[position // x.shape[2], channel, position % x.shape[2]]
 
 
-def _by_sorting(x: Tensor) -> tuple[Tensor, Tensor]:
-    order = x.transpose(0, 1).flatten(1).argsort(dim=1)
-    count = order.shape[1]
-    return order[:, (count - 1) // 2], order[:, count // 2]
+def channel_sums(x: Tensor) -> Tensor:
+    """The sum over each channel of `(A, C, B)`; `(C,)`."""
+    return x.squeeze(2).sum(0) if x.shape[2] == 1 else x.sum(2).sum(0)
 
 
-def _by_probing(x: Tensor) -> tuple[Tensor, Tensor]:
+def _by_selecting(x: Tensor) -> tuple[Tensor, Tensor]:
+    values = x.transpose(0, 1).flatten(1)
+    count = values.shape[1]
+    lower = values.kthvalue((count + 1) // 2, dim=1).indices
+    upper = lower if count % 2 else values.kthvalue(count // 2 + 1, dim=1).indices
+    return lower, upper
+
+
+def _by_probing(x: Tensor, scratch: Tensor) -> tuple[Tensor, Tensor]:
     """Find for each channel a threshold with as many values above as below; then its neighbours.
 
     A probe counts, in one pass, how many more values lie above the threshold than below it; the
     next threshold is interpolated between the nearest ones on either side. Channels that are
-    settled drop out. The few that are not after all probes (many equal values, infinities) are
-    sorted.
+    settled drop out. The few that are not after all probes (many equal values, infinities, a
+    first guess that was far off) are left to torch.
     """
     count = x.shape[0] * x.shape[2]
     odd = count % 2
-    var, threshold = torch.var_mean(x[:: max(1, x.shape[0] // 64)], dim=(0, 2))
-    settled, excess = threshold.clone(), torch.zeros_like(threshold)
-    bound = torch.full_like(threshold, torch.inf)
-    step = var.sqrt() * 1.2533  # of the normal distribution: 1 / (2 * its density at the median)
-    # A row each: the threshold; the nearest probe below and above it; their surpluses; the step.
-    state = torch.stack([threshold, -bound, bound, bound, bound, step])
+    threshold, var = kernels.moments(x[: -(-_FIRST_GUESS // x.shape[2])])
+    settled, excess = threshold.clone(), torch.full_like(threshold, torch.inf)
+    # The nearest thresholds below and above the median, and the surpluses there: first a guess.
+    below, above = threshold - 2 * var.sqrt(), threshold + 2 * var.sqrt()
+    over = torch.full_like(threshold, 0.95 * count)
+    under = -over
     left, values = torch.arange(x.shape[1]), x
     for _ in range(_PROBES):
-        surplus = _surplus(values, state[0])
-        settled[left], excess[left] = state[0], surplus
-        undecided = ~((surplus.abs() <= odd) & state[0].isfinite())
+        surplus = channel_sums(_centred(values, threshold, scratch).sign_())
+        undecided = surplus.abs() > odd
         if undecided.sum() <= len(left) / 2:
+            settled[left], excess[left] = threshold, surplus
             keep = undecided.nonzero().squeeze(1)
-            left, values, state = left[keep], values[:, keep], state[:, keep]
-            surplus, undecided = surplus[keep], undecided[keep]
-        if len(left) == 0:
-            break
-        threshold, below, above, over, under, step = state
+            left, values = left[keep], values.index_select(1, keep)
+            if values.numel() < _FEW_VALUES // 16:
+                break
+            threshold, surplus, undecided, below, above, over, under = (
+                row[keep] for row in (threshold, surplus, undecided, below, above, over, under)
+            )
         high = surplus > 0
         below, over = torch.where(high, threshold, below), torch.where(high, surplus, over)
         above, under = torch.where(high, above, threshold), torch.where(high, under, surplus)
-        between = below + (above - below) * (over / (over - under))
-        probe = torch.where(between.isfinite(), between, threshold + step * surplus / count)
+        probe = below + (above - below) * (over / (over - under))
         threshold = torch.where(undecided, probe, threshold)
-        state = torch.stack([threshold, below, above, over, under, step])
 
-    lower, upper = _neighbours(x, settled, excess, odd=bool(odd))
-    left = left[~((excess[left].abs() <= odd) & settled[left].isfinite())]
+    closeness = _centred(x, settled, scratch).reciprocal_()  # the nearest have the largest
+    lower, upper = _neighbours(closeness, excess, odd=bool(odd))
+    left = (~((excess.abs() <= odd) & settled.isfinite())).nonzero().squeeze(1)
     if len(left):
-        lower[left], upper[left] = _by_sorting(x[:, left])
+        lower[left], upper[left] = _by_selecting(x.index_select(1, left))
     return lower, upper
 
 
-def _surplus(x: Tensor, threshold: Tensor) -> Tensor:
-    """How many more values of a channel are above its threshold than below it."""
-    signs = (x - threshold[:, None]).sign_()
-    return signs.squeeze(2).sum(0) if x.shape[2] == 1 else signs.sum(2).sum(0)
+def _centred(x: Tensor, threshold: Tensor, scratch: Tensor) -> Tensor:
+    """`x - threshold` in memory that is there already: fresh pages cost more than the sum."""
+    out = scratch.view(-1)[: x.numel()].view(x.shape)
+    return torch.sub(x, threshold[:, None], out=out)
 
 
-def _neighbours(
-    x: Tensor, threshold: Tensor, surplus: Tensor, *, odd: bool
-) -> tuple[Tensor, Tensor]:
+def _neighbours(closeness: Tensor, surplus: Tensor, *, odd: bool) -> tuple[Tensor, Tensor]:
     """The positions of the values next to a settled threshold, below and above it."""
-    closeness = (x - threshold[:, None]).reciprocal_()  # the nearest have the largest
-    lower, upper = _argmax(closeness.neg()), _argmax(closeness)
+    lower, upper = _extreme(closeness, largest=False), _extreme(closeness, largest=True)
     on_it = at(closeness, upper).isinf()  # a value equal to the threshold is the median
-    return (
-        torch.where(on_it | (surplus > 0 if odd else on_it), upper, lower),
-        torch.where(on_it.logical_not() & (surplus < 0), lower, upper) if odd else upper,
-    )
+    if not odd:
+        return torch.where(on_it, upper, lower), upper
+    one = torch.where(on_it | (surplus > 0), upper, lower)
+    return one, one.clone()
 
 
-def _argmax(x: Tensor) -> Tensor:
-    """The position of each channel's largest value, in two steps: the block, and within it."""
-    channel = torch.arange(x.shape[1])
+def _extreme(x: Tensor, *, largest: bool) -> Tensor:
+    """The position of each channel's extreme value, in two steps: the block, and within it."""
+    reduce = torch.amax if largest else torch.amin
     if x.shape[2] > 1:
-        row = x.amax(2).argmax(0)
-        return row * x.shape[2] + x[row, channel].argmax(1)
-    size = next(size for size in range(int(x.shape[0] ** 0.5), 0, -1) if x.shape[0] % size == 0)
-    folded = x.view(-1, size, x.shape[1])
-    block = folded.amax(1).argmax(0)
-    return block * size + folded[block, :, channel].argmax(1)
+        blocks, size = x.transpose(1, 2), x.shape[2]
+    else:
+        root = int(x.shape[0] ** 0.5)
+        size = next(size for size in range(root, 0, -1) if x.shape[0] % size == 0)
+        blocks = x.view(-1, size, x.shape[1])
+    extremes = reduce(blocks, 1)
+    extreme = reduce(extremes, 0)
+    block = _index(extremes, extreme)
+    within = blocks[block, :, torch.arange(x.shape[1])].t()
+    return block * size + _index(within, extreme)
+
+
+def _index(x: Tensor, value: Tensor) -> Tensor:
+    """Where in `(n, C)` each channel has its value; faster than torch's argmax."""
+    rows = torch.arange(len(x), dtype=torch.float32)[:, None]
+    return torch.where(x == value, rows, 0.0).amax(0).long()

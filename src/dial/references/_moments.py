@@ -1,6 +1,7 @@
 """References whose statistics are mean and variance: one fused pass for one or more domains."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -89,19 +90,38 @@ class MomentReference(Reference):
                 running=running,
                 momentum=momentum,
             )
-        x = kernels.dense_like(x, x)
-        batch = [Statistics(*kernels.moments(part)) for part in x.detach().split(list(sizes))]
-        for own, part, size, rate in zip(running, batch, sizes, momentum, strict=True):
-            update(own, self.tracked(part, size * x[0, 0].numel()), rate)
-        transforms = [self.transform(part, prior) for part in batch]
         y: Tensor = _Aligned.apply(
-            x, weight, bias, tuple(sizes), self.data_weight(prior), *sum(transforms, ())
+            kernels.dense_like(x, x),
+            weight,
+            bias,
+            tuple(sizes),
+            self.data_weight(prior),
+            partial(self.align_part, weight=weight, bias=bias, prior=prior),
+            zip(running, momentum, strict=True),
         )
         return y
 
+    def align_part(
+        self,
+        y: Tensor,
+        x: Tensor,
+        running: Statistics | None,
+        momentum: float,
+        *,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        prior: Statistics | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Write one domain's part into `y`; its location and the inverse of its scale."""
+        batch = Statistics(*kernels.moments(x))
+        update(running, self.tracked(batch, x.numel() // x.shape[1]), momentum)
+        location, square = self.transform(batch, prior)
+        kernels.affine_(y, x, location, square, weight, bias)
+        return location, square.rsqrt()
+
 
 class _Aligned(torch.autograd.Function):
-    """`weight (x - b) / s + bias` for consecutive runs of `x`, each with a `b` and `s**2`.
+    """`weight (x - b) / s + bias` for consecutive runs of `x`, each with a `b` and `s`.
 
     `b` and `s` follow from the run itself. The gradient is batch normalisation's, with `w / n`
     in place of `1 / n`: with `h = (x - b) / s`, `G0 = sum g`, `G1 = sum g h`,
@@ -114,15 +134,18 @@ class _Aligned(torch.autograd.Function):
         ctx: Any,
         x: Tensor,
         weight: Tensor | None,
-        bias: Tensor | None,
+        _bias: Tensor | None,
         sizes: tuple[int, ...],
         data_weight: float,
-        *transforms: Tensor,
+        align_part: Callable[..., tuple[Tensor, Tensor]],
+        tracking: Iterable[tuple[Statistics | None, float]],
     ) -> Tensor:
         y = torch.empty_like(x)
-        parts = zip(x.split(sizes), y.split(sizes), transforms[::2], transforms[1::2], strict=True)
-        for source, target, location, square in parts:
-            kernels.affine_(target, source, location, square, weight, bias)
+        transforms: list[Tensor] = []
+        for target, source, (running, momentum) in zip(
+            y.split(sizes), x.split(sizes), tracking, strict=True
+        ):
+            transforms += align_part(target, source, running, momentum)
         ctx.save_for_backward(x, weight, *transforms)
         ctx.sizes, ctx.data_weight = sizes, data_weight
         return y
@@ -133,27 +156,21 @@ class _Aligned(torch.autograd.Function):
         x, weight, *transforms = ctx.saved_tensors
         g = kernels.dense_like(g, x)
         dx = torch.empty_like(x)
-        total0, total1 = torch.zeros_like(transforms[0]), torch.zeros_like(transforms[0])
-        parts = zip(
-            g.split(ctx.sizes),
-            x.split(ctx.sizes),
-            dx.split(ctx.sizes),
+        sums: list[tuple[Tensor, Tensor]] = []
+        for dx_part, g_part, x_part, location, inverse in zip(
+            *(tensor.split(ctx.sizes) for tensor in (dx, g, x)),
             transforms[::2],
             transforms[1::2],
             strict=True,
-        )
-        for g_part, x_part, dx_part, location, square in parts:
-            inverse = square.rsqrt()
+        ):
             sum0, sum1 = kernels.gradient_sums(g_part, x_part, location, inverse)
+            share = -ctx.data_weight / (x_part.numel() // x_part.shape[1])
+            slope = sum1 * inverse
+            kernels.affine_(dx_part, x_part, location, None, slope * share, sum0 * share)
             factor = inverse if weight is None else inverse * weight
-            share = factor * (-ctx.data_weight / (x_part.numel() // x_part.shape[1]))
-            kernels.affine_(dx_part, x_part, location, square, share * sum1, share * sum0)
-            dx_part.addcmul_(g_part, kernels.per_channel(factor, x).to(x.dtype))
-            total0, total1 = total0 + sum0, total1 + sum1
+            dx_part.add_(g_part).mul_(kernels.per_channel(factor, x))
+            sums.append((sum0, sum1))
+        total0, total1 = (reduce(torch.add, terms) for terms in zip(*sums, strict=True))
         wants_weight, wants_bias = ctx.needs_input_grad[1:3]
-        return (
-            dx,
-            total1 if wants_weight else None,
-            total0 if wants_bias else None,
-            *[None] * (2 + len(transforms)),
-        )
+        grads = total1 if wants_weight else None, total0 if wants_bias else None
+        return dx, *grads, None, None, None, None

@@ -70,12 +70,11 @@ class _Laplace(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        values = _folded(x)
-        lower, upper = selection.middle(values)
+        values, y = _folded(x), torch.empty_like(x)
+        lower, upper = selection.middle(values, scratch=_folded(y))
         median = (selection.at(values, lower) + selection.at(values, upper)) / 2
-        y = torch.empty_like(x)
         distance = _folded(torch.sub(x, kernels.per_channel(median, x), out=y).abs_())
-        deviation = distance.sum(2).sum(0) / (values.shape[0] * values.shape[2])
+        deviation = selection.channel_sums(distance) / (values.shape[0] * values.shape[2])
         square = deviation.square().clamp_min(eps)
         kernels.affine_(y, x, median, square, weight, bias)
         ctx.save_for_backward(x, weight, lower, upper, median, deviation, square)
@@ -94,15 +93,15 @@ class _Laplace(torch.autograd.Function):
         # At the floor the scale is a constant.
         scale_sum = sum1 * (deviation.square() >= square)
         dx = (x - kernels.per_channel(median, x)).sign_()
-        tied = _folded(dx).sum(2).sum(0) / count
-        dx.mul_(kernels.per_channel(-factor * scale_sum / count, x))
-        dx.addcmul_(g, kernels.per_channel(factor, x))
-        shift = factor * (sum0 - tied * scale_sum) / 2
+        tied = selection.channel_sums(_folded(dx)) / count
+        dx.mul_(kernels.per_channel(-scale_sum / count, x)).add_(g)
+        shift = (sum0 - tied * scale_sum) / 2
         folded = _folded(dx)
         channel = torch.arange(x.shape[1], device=x.device)
         for position in (lower, upper):
             where = position // folded.shape[2], channel, position % folded.shape[2]
             folded[where] -= shift
+        dx.mul_(kernels.per_channel(factor, x))
         wants_weight, wants_bias = ctx.needs_input_grad[1:3]
         return dx, sum1 if wants_weight else None, sum0 if wants_bias else None, None
 

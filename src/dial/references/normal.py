@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
+from dial import kernels
 from dial.references._interface import Statistics
 from dial.references._moments import MomentReference
 
@@ -39,6 +40,20 @@ class Normal(MomentReference):
         return F.batch_norm(
             x, mean, var, weight, bias, training=True, momentum=momentum, eps=self.eps
         )
+
+    def align_part(
+        self,
+        y: Tensor,
+        x: Tensor,
+        running: Statistics | None,
+        momentum: float,
+        *,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        prior: Statistics | None,  # noqa: ARG002
+    ) -> tuple[Tensor, Tensor]:
+        """One domain's part of a joint batch, by the same kernel."""
+        return kernels.batch_norm_(y, x, running, momentum, weight=weight, bias=bias, eps=self.eps)
 
 
 def create(eps: float) -> Normal:
