@@ -49,3 +49,10 @@ def test_large_batches_are_probed_and_right() -> None:
     lower, upper = selection.middle(x)
     median = (selection.at(x, lower) + selection.at(x, upper)) / 2
     np.testing.assert_allclose(median, np.median(x[:, :, 0].double().numpy(), axis=0), rtol=1e-6)
+
+
+def test_any_strides_are_taken() -> None:
+    x = torch.randn(64, 4704, 1).transpose(0, 1)
+    lower, upper = selection.middle(x)
+    median = (selection.at(x, lower) + selection.at(x, upper)) / 2
+    np.testing.assert_allclose(median, np.median(x[:, :, 0].double().numpy(), axis=0), rtol=1e-6)

@@ -25,6 +25,7 @@ def middle(x: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, Tensor]:
     count = x.shape[0] * x.shape[2]
     if x.device.type != "cpu" or x.numel() < _FEW_VALUES or count > _EXACT_SUMS:
         return _by_selecting(x)
+    x = x.contiguous()
     return _by_probing(x, torch.empty_like(x) if scratch is None else scratch)
 
 
