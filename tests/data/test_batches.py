@@ -43,7 +43,10 @@ def rows(images: torch.Tensor | None) -> list[int]:
 
 def same(one: list[Batch], other: list[Batch]) -> bool:
     pairs = [(a, b) for pair in zip(one, other, strict=True) for a, b in zip(*pair, strict=True)]
-    return all(a is b is None or (a is not None and torch.equal(a, b)) for a, b in pairs)
+    return all(
+        a is b if a is None or b is None else torch.equal(a, b)  # a target may be absent
+        for a, b in pairs
+    )
 
 
 def random_batches(**settings: object) -> Batches:

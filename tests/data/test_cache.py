@@ -16,7 +16,7 @@ from dial.data.decode import BadImage, GoodImage, read_image
 from dial.data.reading import read_all
 from dial.errors import DialError
 
-from .conftest import MakeFolder, MakeImage
+from ..conftest import MakeFolder, MakeImage
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from PIL import Image, features
 
 from dial.data.decode import BadImage, GoodImage, read_image, strict_pillow
 
-from .conftest import MakeImage
+from ..conftest import MakeImage
 
 RED, HALF = (200, 30, 60), (228, 142, 158)  # HALF: RED at half strength on white
 

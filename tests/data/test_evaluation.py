@@ -9,7 +9,7 @@ from dial.data.decode import GoodImage, read_image
 from dial.data.evaluation import stream_files
 from dial.data.transforms import Preprocessing, centre
 
-from .conftest import MakeImage
+from ..conftest import MakeImage
 
 SMALL = Preprocessing(size=8, resize=10)
 

@@ -9,7 +9,7 @@ from dial.data.domain import ImageFiles
 from dial.data.folders import read_folder
 from dial.errors import DialError
 
-from .conftest import MakeFolder, MakeImage
+from ..conftest import MakeFolder, MakeImage
 
 
 def files(root: Path) -> list[str]:

@@ -8,7 +8,7 @@ from dial.data.domain import ImageFiles
 from dial.data.lists import read_list
 from dial.errors import DialError
 
-from .conftest import MakeFolder
+from ..conftest import MakeFolder
 
 
 @pytest.fixture

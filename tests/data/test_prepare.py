@@ -12,7 +12,7 @@ from dial.data.pixels import ArrayPixels, FilePixels
 from dial.data.prepare import PreparedDomain, prepare
 from dial.errors import DialError
 
-from .conftest import MakeFolder, MakeImage
+from ..conftest import MakeFolder, MakeImage
 from .test_decode import broken_files
 
 

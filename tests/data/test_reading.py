@@ -9,7 +9,7 @@ from dial.data import progress
 from dial.data.decode import BadImage, GoodImage
 from dial.data.reading import bad_files_error, read_all
 
-from .conftest import MakeImage
+from ..conftest import MakeImage
 
 
 def test_order_is_kept_whatever_the_number_of_threads(
