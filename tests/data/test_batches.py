@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from dial.data.batches import Batch, Batches
 from dial.data.domain import Labels
-from dial.data.evaluation import EvaluationBatches
 from dial.data.pixels import ArrayPixels, array_digests
-from dial.data.transforms import Preprocessing, centre
+from dial.data.transforms import Preprocessing
 from dial.errors import DialError
 
 PLAIN = Preprocessing(size=2, resize=2, channels=1, mean=(0.0,), std=(1 / 255,), flip=False)
@@ -153,17 +152,6 @@ def test_processes_share_the_same_global_batch(world_size: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_order_of_the_targets_rows_changes_nothing() -> None:
-    """Rows follow paths, and so perhaps labels; batches follow content."""
-    array = np.random.default_rng(1).integers(0, 256, (5, 8, 8, 1), dtype=np.uint8)
-    batches = []
-    for order in ([0, 1, 2, 3, 4], [3, 1, 4, 0, 2]):
-        target = ArrayPixels(array[order], digests=array_digests(array[order]))
-        arguments = noise(21, 0), labels(21), target
-        batches.append(list(Batches(*arguments, preprocessing=RANDOM, batch_size="4+2")))
-    assert same(*batches)
-
-
 def test_state_of_other_data_is_refused() -> None:
     state = random_batches().state_dict()
     with pytest.raises(DialError, match=r"the run began with.*'seed': 3.*got .*'seed': 4"):
@@ -183,19 +171,3 @@ def test_seed_below_zero() -> None:
 def test_more_processes_than_images() -> None:
     with pytest.raises(DialError, match="process 0 of 3, sub-batches of"):
         random_batches(world_size=3)
-
-
-def test_evaluation_gives_every_image_once_in_order() -> None:
-    pixels = noise(21, 0)
-    loader = EvaluationBatches(pixels, preprocessing=RANDOM, batch_size=8)
-    expected = centre(pixels.read(np.arange(21)), preprocessing=RANDOM)
-    assert [len(batch) for batch in loader] == [8, 8, 5]
-    assert len(loader) == 3
-    for _ in range(2):
-        assert torch.equal(torch.cat(list(loader)), expected)
-    parts = [
-        EvaluationBatches(pixels, preprocessing=RANDOM, batch_size=4, rank=rank, world_size=2)
-        for rank in (0, 1)
-    ]
-    assert torch.equal(torch.cat([batch for part in parts for batch in part]), expected)
-    assert [*parts[0].rows, *parts[1].rows] == list(range(21))

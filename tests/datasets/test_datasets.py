@@ -55,7 +55,7 @@ def test_office31_where_it_lies(make_folder: MakeFolder, layout: str, images: st
     [
         ("nowhere", "'nowhere', which does not exist"),
         ("no/where:x", "'no/where:x', which does not exist"),
-        ("office:amazon", r"a data set \(digits, office31, office_caltech\), got 'office'"),
+        ("office:amazon", "one of the datasets digits, office31, office_caltech, got 'office'"),
         ("office31:caltech", r"\(amazon, dslr, webcam\), got 'caltech'; fix: write office31:am"),
         ("office31:amazon", "folder that holds Office-31's amazon, got none; fix: pass --data"),
         ("office_caltech:dslr", "folder that holds Office-31's dslr, got none"),

@@ -15,9 +15,11 @@ from dial.data.transforms import Preprocessing, centre
 
 
 class EvaluationBatches:
-    """The images of `pixels` in the order of their rows; can be gone through again and again.
+    """All images of a domain; can be gone through again and again.
 
-    Of `world_size` processes each gets a run of neighbouring rows, `rows`.
+    They come in the order of their rows, for scoring, or `by_content`, for whatever becomes part
+    of a model (calibration): rows follow paths, which may tell labels. Of `world_size` processes
+    each gets a run of neighbours; `rows` tells which.
     """
 
     def __init__(
@@ -26,20 +28,21 @@ class EvaluationBatches:
         *,
         preprocessing: Preprocessing,
         batch_size: int = 64,
+        by_content: bool = False,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
         start, stop = (len(pixels) * part // world_size for part in (rank, rank + 1))
-        self.rows = range(start, stop)
+        order = pixels.order if by_content else np.arange(len(pixels), dtype=np.int64)
+        self.rows = order[start:stop]
         self._pixels, self._preprocessing, self._batch_size = pixels, preprocessing, batch_size
 
     def __len__(self) -> int:
         return math.ceil(len(self.rows) / self._batch_size)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        for start in range(self.rows.start, self.rows.stop, self._batch_size):
-            stop = min(start + self._batch_size, self.rows.stop)
-            images = self._pixels.read(np.arange(start, stop, dtype=np.int64))
+        for start in range(0, len(self.rows), self._batch_size):
+            images = self._pixels.read(self.rows[start : start + self._batch_size])
             yield centre(images, preprocessing=self._preprocessing)
 
 

@@ -4,12 +4,12 @@ A data set is a module with `DOMAINS`, the names of its domains, and `load(domai
 gives a `Domain`; the first line of its docstring describes it. Its file's name is its name.
 """
 
-import importlib
 import os
-import pkgutil
+import sys
 from pathlib import Path
 from typing import Protocol, cast
 
+from dial import registry
 from dial.data.domain import Domain, ImageFiles, listed
 from dial.data.folders import is_image_name, read_folder, shown
 from dial.data.lists import read_list
@@ -25,24 +25,18 @@ class DataSet(Protocol):
         """Open one of `DOMAINS`, below the folder `data` if it lies on disk."""
 
 
-def names() -> list[str]:
+def names() -> tuple[str, ...]:
     """The data sets that there are.
 
     >>> names()
-    ['digits', 'office31', 'office_caltech']
+    ('digits', 'office31', 'office_caltech')
     """
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return registry.names(sys.modules[__name__])
 
 
 def get(name: str) -> DataSet:
-    """A data set by its name."""
-    if name not in names():
-        raise DialError(
-            wanted=f"a data set ({listed(names())})",
-            got=repr(name),
-            fix="see `dial list datasets`, or give the path of a folder of images",
-        )
-    return cast(DataSet, importlib.import_module(f"{__name__}.{name}"))
+    """A data set by its name; a `DialError` lists those there are if it is none of them."""
+    return cast(DataSet, registry.load(sys.modules[__name__], name))
 
 
 def describe(name: str) -> dict[str, str]:
