@@ -9,6 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
+import dial  # noqa: F401 - a test may import torchvision, and needs the guard before
+
 MakeImage = Callable[..., Path]
 MakeFolder = Callable[..., Path]
 

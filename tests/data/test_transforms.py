@@ -1,10 +1,12 @@
-"""Transforms against NumPy slices: crops, flips, scaling, normalisation."""
+"""Transforms against torchvision's: crops, flips, scaling, normalisation."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import torch
+from torchvision.transforms.v2 import functional as F
 
 from dial.data.transforms import Augmentation, Preprocessing, augment, centre
 from dial.errors import DialError
@@ -13,28 +15,34 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), dtype=np.uint
 SMALL = Preprocessing(size=12, resize=16, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
 
 
-def normalised(images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> torch.Tensor:
-    scaled = (images / 255 - SMALL.mean) / np.array(SMALL.std)
-    return torch.from_numpy(scaled.transpose(0, 3, 1, 2)).float()
+def channels_first(images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
 
 
-def test_crop_and_flip_are_each_images_own() -> None:
+def normalised(images: torch.Tensor) -> torch.Tensor:
+    scaled = F.to_dtype(images, torch.float32, scale=True)
+    result: torch.Tensor = F.normalize(scaled, list(SMALL.mean), list(SMALL.std))
+    return result
+
+
+def test_crop_and_flip_are_each_images_own_and_those_of_torchvision() -> None:
     top, left = np.array([0, 4, 2, 1, 3]), np.array([4, 0, 1, 2, 3])
     flip = np.array([True, False, True, False, True])
-    expected = np.stack(
-        [
-            image[t : t + 12, x : x + 12][:, :: -1 if mirrored else 1]
-            for image, t, x, mirrored in zip(IMAGES, top, left, flip, strict=True)
-        ]
-    )
+    expected = []
+    for image, y, x, mirrored in zip(channels_first(IMAGES), top, left, flip, strict=True):
+        crop = F.crop(image, int(y), int(x), 12, 12)
+        expected.append(F.horizontal_flip(crop) if mirrored else crop)
     batch = augment(IMAGES, Augmentation(top, left, flip), preprocessing=SMALL)
-    torch.testing.assert_close(batch, normalised(expected))
+    torch.testing.assert_close(batch, normalised(torch.stack(expected)))
     assert batch.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_centre_crop() -> None:
-    batch = centre(IMAGES, preprocessing=SMALL)
-    torch.testing.assert_close(batch, normalised(IMAGES[:, 2:14, 2:14]))
+@pytest.mark.parametrize("size", [16, 13, 12, 11])
+def test_centre_crop_is_that_of_torchvision(size: int) -> None:
+    preprocessing = dataclasses.replace(SMALL, size=size)
+    batch = centre(IMAGES, preprocessing=preprocessing)
+    expected = normalised(F.center_crop(channels_first(IMAGES), [size, size]))
+    torch.testing.assert_close(batch, expected)
     assert batch.is_contiguous(memory_format=torch.channels_last)
 
 

@@ -1,11 +1,16 @@
-"""Batches of cached pixels to what a network takes: crop, flip, scale, normalise."""
+"""Batches of cached pixels to what a network takes: crop, flip, scale, normalise.
+
+The results are those of torchvision's v2 transforms (`crop`, `horizontal_flip`, `center_crop`,
+`to_dtype`, `normalize`), which the tests hold them to. They are carried out in NumPy because v2
+makes one random choice for a whole batch, and image by image its operators, small as they are,
+wake all of torch's threads: measured beside other work on two cores, tens of times slower.
+"""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from torchvision.transforms.v2 import functional as F
 
 from dial.data.pixels import Bytes
 from dial.errors import DialError
@@ -80,32 +85,35 @@ class Augmentation:
 def augment(
     images: Bytes, augmentation: Augmentation, *, preprocessing: Preprocessing
 ) -> torch.Tensor:
-    """(n, resize, resize, channels) uint8 to (n, channels, size, size) float, cropped and flipped.
-
-    Works on uint8 until the images are stacked, and keeps the channels innermost in memory
-    (`channels_last`), which convolutions on a CPU like best.
-    """
+    """(n, resize, resize, channels) uint8 to (n, channels, size, size) float, moved and flipped."""
     size = preprocessing.size
-    whole = torch.from_numpy(images).permute(0, 3, 1, 2)
-    batch = torch.empty((len(images), size, size, images.shape[3]), dtype=torch.uint8)
+    batch = np.empty((len(images), size, size, images.shape[3]), dtype=np.uint8)
     choices = zip(augmentation.top, augmentation.left, augmentation.flip, strict=True)
-    for image, out, (top, left, flip) in zip(
-        whole, batch.permute(0, 3, 1, 2), choices, strict=True
-    ):
-        crop = F.crop(image, int(top), int(left), size, size)
-        out.copy_(F.horizontal_flip(crop) if flip else crop)
-    return _normalise(batch.permute(0, 3, 1, 2), preprocessing)
+    for out, image, (top, left, flip) in zip(batch, images, choices, strict=True):
+        crop = image[top : top + size, left : left + size]
+        out[:] = crop[:, ::-1] if flip else crop
+    return _normalise(batch, preprocessing)
 
 
 def centre(images: Bytes, *, preprocessing: Preprocessing) -> torch.Tensor:
     """(n, resize, resize, channels) uint8 to (n, channels, size, size) float, each one's middle."""
-    batch = torch.from_numpy(images).permute(0, 3, 1, 2)
-    return _normalise(F.center_crop(batch, [preprocessing.size] * 2), preprocessing)
+    size = preprocessing.size
+    start = round((preprocessing.resize - size) / 2)
+    return _normalise(images[:, start : start + size, start : start + size], preprocessing)
 
 
-def _normalise(batch: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
-    scaled = F.to_dtype(batch, torch.float32, scale=True)
-    normal: torch.Tensor = F.normalize(
-        scaled, list(preprocessing.mean), list(preprocessing.std), inplace=True
+def _normalise(batch: Bytes, preprocessing: Preprocessing) -> torch.Tensor:
+    """Scale to [0, 1], subtract the mean, divide by the deviation, channel by channel.
+
+    The channels stay innermost in memory (`channels_last`), which convolutions on a CPU like
+    best, and whole rows of pixels are worked on at once, for a last axis of three is slow.
+    """
+    count, height, width, channels = batch.shape
+    mean, std = np.array(preprocessing.mean), np.array(preprocessing.std)
+    scale, shift = (
+        np.tile(row, width).astype(np.float32) for row in (1 / (255 * std), -mean / std)
     )
-    return normal.contiguous(memory_format=torch.channels_last)
+    x = batch.reshape(count, height, width * channels).astype(np.float32)
+    x *= scale
+    x += shift
+    return torch.from_numpy(x.reshape(batch.shape)).permute(0, 3, 1, 2)
