@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from dial.data.batches import Batches
 from dial.data.cache import cached
 from dial.data.domain import ImageFiles
-from dial.data.pixels import Pixels
+from dial.data.pixels import Bytes, Pixels, Rows
 from dial.data.prepare import prepare
 from dial.data.reading import cores, read_all
 from dial.data.transforms import Augmentation, Preprocessing, augment
@@ -38,6 +38,7 @@ def main() -> None:
     domains = [open_domain(f"office31:{name}", data=data) for name in ("amazon", "webcam", "dslr")]
     paths = [p for d in domains if isinstance(d.images, ImageFiles) for p in d.images.paths]
     print(f"Office-31: {len(paths)} images, {cores()} cores, {SIZE.size} px from {SIZE.resize} px")
+    print(f"(load of the machine by others before: {os.getloadavg()[0]:.1f})")
     with tempfile.TemporaryDirectory() as folder:
         measure_build(paths, Path(folder))
         source, target = prepare(domains[:2], resize=SIZE.resize, cache_dir=folder, quiet=True)
@@ -70,13 +71,18 @@ def measure_build(paths: list[Path], folder: Path) -> None:
 def measure_reading(pixels: Pixels, paths: list[Path]) -> None:
     """Images through the cache against Pillow, as pixels and as finished batches."""
     random = np.random.default_rng(0)
-    rows = random.permutation(len(pixels))[:BATCH]
-    some = [paths[row] for row in rows]  # amazon's, which come first
     choices = Augmentation.draw(SIZE, BATCH, random=random)
-    read = median(lambda: pixels.read(rows))
-    decode = median(lambda: pillow(some))
-    finish = median(lambda: augment(pixels.read(rows), choices, preprocessing=SIZE))
-    finish_decoded = median(lambda: augment(pillow(some), choices, preprocessing=SIZE))
+
+    def rows() -> Rows:  # others each time, so that none comes from the processor's own cache
+        return random.permutation(len(pixels))[:BATCH]
+
+    def decoded() -> Bytes:
+        return pillow([paths[row] for row in rows()])  # amazon's come first
+
+    read = median(lambda: pixels.read(rows()))
+    decode = median(decoded)
+    finish = median(lambda: augment(pixels.read(rows()), choices, preprocessing=SIZE))
+    finish_decoded = median(lambda: augment(decoded(), choices, preprocessing=SIZE))
     print(
         f"pixels: cache {BATCH / read:.0f}, Pillow {BATCH / decode:.0f} images a second,", end=" "
     )
@@ -85,7 +91,7 @@ def measure_reading(pixels: Pixels, paths: list[Path]) -> None:
     print(f"{BATCH / finish_decoded:.0f} images a second, {finish_decoded / finish:.1f}x")
 
 
-def pillow(paths: list[Path]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+def pillow(paths: list[Path]) -> Bytes:
     """Decode and resize with nothing but Pillow."""
     side = (SIZE.resize, SIZE.resize)
     images = [

@@ -1,9 +1,11 @@
 """The decode-once cache: same pixels, rebuilt on change, atomic, safe for two, clear errors."""
 
 import errno
-import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,20 @@ def test_pixels_are_those_of_decoding(paths: list[Path], tmp_path: Path, reads: 
             assert entry.digests[row].tobytes() == image.digest
             assert entry.sizes[row].tolist() == [24, 20]
     assert reads == [6]
+
+
+def test_memory_stays_flat_as_the_data_grow(
+    tmp_path: Path, make_image: MakeImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dial.data.reading._CHUNK", 8)
+    image = make_image(tmp_path / "a.png")
+    peaks = []
+    for count in (100, 800):  # 1.2 MB and 9.8 MB of pixels
+        tracemalloc.start()
+        build([image] * count, tmp_path / "cache", resize=64)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 1e6
 
 
 def test_rebuilt_when_anything_of_the_key_changes(
@@ -131,26 +147,20 @@ def test_leftovers_of_killed_builds_are_swept(paths: list[Path], tmp_path: Path)
     assert not old.exists()
 
 
-def build_and_sum(paths: list[Path], folder: Path, sums: "multiprocessing.Queue[int]") -> None:
-    pixels = build(paths, folder).pixels
-    sums.put(-1 if pixels is None else int(pixels.sum()))
-
-
 def test_processes_that_start_at_once_all_get_a_valid_cache(
     paths: list[Path], tmp_path: Path
 ) -> None:
-    context = multiprocessing.get_context("spawn")
-    sums: multiprocessing.Queue[int] = context.Queue()
-    arguments = (paths, tmp_path / "cache", sums)
-    processes = [context.Process(target=build_and_sum, args=arguments) for _ in range(3)]
-    for process in processes:
-        process.start()
-    found = {sums.get(timeout=60) for _ in processes}
-    for process in processes:
-        process.join()
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom dial.data.cache import cached\n"
+        "folder, *files = map(Path, sys.argv[1:])\n"
+        "print(cached(files, resize=12, cache_dir=folder).pixels.sum())"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "cache"), *map(str, paths)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    found = {process.communicate(timeout=60)[0] for process in processes}
     pixels = build(paths, tmp_path / "cache").pixels
     assert pixels is not None
-    assert found == {int(pixels.sum())}
+    assert found == {f"{pixels.sum()}\n"}
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
