@@ -111,7 +111,9 @@ def test_domain_with_bad_files_only(tmp_path: Path) -> None:
 def test_file_that_vanishes_during_the_run(domain: Domain, tmp_path: Path) -> None:
     pixels = one(domain, tmp_path, use_cache=False).pixels
     (tmp_path / "amazon" / "mug" / "000.png").unlink()
-    with pytest.raises(DialError, match=r"1 cannot be read: No such file or directory\n.*000.png"):
+    with pytest.raises(
+        DialError, match=r"1 cannot be read: No such file or directory;.*\n.*000.png"
+    ):
         pixels.read(np.array([0]))
 
 

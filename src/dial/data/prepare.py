@@ -11,7 +11,7 @@ from rich.console import Console
 from dial.data.cache import cached, survey
 from dial.data.domain import Domain, ImageArray, ImageFiles, Labels
 from dial.data.pixels import ArrayPixels, FilePixels, Pixels, array_digests, resize_array
-from dial.data.reading import bad_files_error
+from dial.data.reading import bad_files_error, count_bad, list_bad
 from dial.errors import DialError
 
 
@@ -82,15 +82,14 @@ def _embedded(domain: Domain, images: ImageArray, *, resize: int, channels: int)
 def _answer(
     bad: dict[Path, str], prepared: Sequence[PreparedDomain], *, total: int, skip: bool
 ) -> None:
-    error = bad_files_error(bad, total=total)
     if not skip:
-        raise error
+        raise bad_files_error(bad, total=total)
     for domain in prepared:
         if not len(domain.pixels):
             raise DialError(
                 wanted=f"an image that can be read in {domain.name}",
-                got=error.got,
-                fix="point to a folder of sound images",
+                got=count_bad(bad),
+                fix=f"point to a folder of sound images; these are not:\n{list_bad(bad)}",
             )
-    told = f"dial: going on without {error.got.rstrip()}"
+    told = f"dial: going on without {count_bad(bad)}\n{list_bad(bad)}"
     Console(stderr=True).print(told, markup=False, highlight=False, soft_wrap=True)

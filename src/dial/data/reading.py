@@ -54,14 +54,28 @@ def cores() -> int:
 
 
 def bad_files_error(bad: Mapping[Path, str], *, total: int) -> DialError:
-    """All bad files in one message: how many of each kind, then where they are."""
-    kinds = Counter(bad.values()).most_common()
-    lines = [f"{count} {reason}" for reason, count in kinds]
-    where = [f"  {shown(path)}: {reason}" for path, reason in list(bad.items())[:_MOST_LISTED]]
-    if len(bad) > _MOST_LISTED:
-        where.append(f"  ... and {len(bad) - _MOST_LISTED} more")
+    """All bad files in one message: how many of each kind, what to do, where they are."""
     return DialError(
         wanted=f"images that can all be read ({total} files)",
-        got=f"{len(bad)} bad: {'; '.join(lines)}\n" + "\n".join(where) + "\n",
-        fix="mend or remove them, or pass --skip-bad (skip_bad=True) to go on without them",
+        got=count_bad(bad),
+        fix="mend or remove them, or pass --skip-bad (skip_bad=True) to go on without them:\n"
+        + list_bad(bad),
     )
+
+
+def count_bad(bad: Mapping[Path, str]) -> str:
+    """How many bad files there are of each kind.
+
+    >>> count_bad({Path("a.jpg"): "truncated", Path("b.jpg"): "truncated", Path("c.jpg"): "empty"})
+    '3 bad: 2 truncated; 1 empty'
+    """
+    kinds = [f"{count} {reason}" for reason, count in Counter(bad.values()).most_common()]
+    return f"{len(bad)} bad: " + "; ".join(kinds)
+
+
+def list_bad(bad: Mapping[Path, str]) -> str:
+    """Where bad files are and what is wrong with them, a line each."""
+    lines = [f"  {shown(path)}: {reason}" for path, reason in list(bad.items())[:_MOST_LISTED]]
+    if len(bad) > _MOST_LISTED:
+        lines.append(f"  ... and {len(bad) - _MOST_LISTED} more")
+    return "\n".join(lines)
