@@ -8,7 +8,7 @@ from PIL import Image
 
 from dial import datasets
 from dial.data.domain import ImageArray, ImageFiles
-from dial.datasets import open_domain
+from dial.datasets import open_domain, open_pair
 from dial.errors import DialError
 
 from ..conftest import MakeFolder
@@ -54,6 +54,8 @@ def test_office31_where_it_lies(make_folder: MakeFolder, layout: str, images: st
     ("text", "message"),
     [
         ("nowhere", "'nowhere', which does not exist"),
+        ("~nobody-of-this-name/x", "which does not exist"),
+        ("x" * 5000, "which does not exist"),
         ("no/where:x", "'no/where:x', which does not exist"),
         ("office:amazon", "one of the datasets digits, office31, office_caltech, got 'office'"),
         ("office31:caltech", r"\(amazon, dslr, webcam\), got 'caltech'; fix: write office31:am"),
@@ -70,6 +72,31 @@ def test_what_cannot_be_opened(text: str, message: str) -> None:
 def test_data_without_the_domain(tmp_path: Path) -> None:
     with pytest.raises(DialError, match=r"Office-31's dslr in .*dslr or .*office31/dslr, got no"):
         open_domain("office31:dslr", data=tmp_path)
+
+
+def test_pair_has_the_targets_labels_in_the_sources_numbering(make_folder: MakeFolder) -> None:
+    source = make_folder("a", {"bike": 1, "mug": 1, "pen": 1})
+    target = make_folder("b", {"pen": 2})
+    _, matched = open_pair(source, target)
+    assert matched.labels is not None
+    assert matched.labels.indices.tolist() == [2, 2]
+    _, unlabelled = open_pair(source, target, unlabelled=True)
+    assert unlabelled.labels is None
+
+
+def test_pair_of_one_domain_with_itself(make_folder: MakeFolder) -> None:
+    source = make_folder("a", {"images/mug": 1, "images/pen": 1})
+    for other in (source, source / "images"):
+        with pytest.raises(DialError, match="target other than the source"):
+            open_pair(source, other)
+    with pytest.raises(DialError, match="got digits:optdigits for both"):
+        open_pair("digits:optdigits", "digits:optdigits")
+
+
+def test_pair_whose_classes_do_not_match(make_folder: MakeFolder) -> None:
+    source, target = make_folder("a", {"mug": 1, "pen": 1}), make_folder("b", {"cup": 1})
+    with pytest.raises(DialError, match=r"1 that are not \(cup\)"):
+        open_pair(source, target)
 
 
 CALTECH = ["003.backpack", "224.touring-bike", "027.calculator", "101.head-phones"]

@@ -22,7 +22,7 @@ class ImageFiles:
         return len(self.paths)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ImageArray:
     """Images that come with a package: `pixels` is (N, height, width, channels) uint8."""
 
@@ -69,9 +69,10 @@ class Labels:
 
         A part of `classes` is enough: a target may well have images of only some of them.
         """
-        extra = [name for name in self.classes if name not in set(classes)]
+        number = {name: i for i, name in enumerate(classes)}
+        extra = [name for name in self.classes if name not in number]
         if extra:
-            absent = [name for name in classes if name not in set(self.classes)]
+            absent = [name for name in classes if name not in self.counts]
             raise DialError(
                 wanted=f"target classes that are among the source's {len(classes)}",
                 got=f"{len(extra)} that are not ({listed(extra)}), while the target has "
@@ -79,7 +80,6 @@ class Labels:
                 fix="rename or remove those folders of the target, or pass --unlabelled "
                 "(unlabelled=True) to use its images without scoring",
             )
-        number = {name: i for i, name in enumerate(classes)}
         mapped = np.array([number[name] for name in self.classes], dtype=np.int64)
         return Labels(tuple(classes), mapped[self.indices])
 

@@ -6,11 +6,12 @@ gives a `Domain`; the first line of its docstring describes it. Its file's name 
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
 from dial import registry
-from dial.data.domain import Domain, ImageFiles, listed
+from dial.data.domain import Domain, ImageFiles, listed, scoring_labels
 from dial.data.folders import is_image_name, read_folder, shown
 from dial.data.lists import read_list
 from dial.errors import DialError
@@ -60,14 +61,48 @@ def open_domain(
     """
     text = os.fspath(specification)
     folder = Path(data).expanduser() if data is not None else None
-    domain = _open_path(Path(text).expanduser(), folder) or _open_named(text, folder)
+    path = Path(os.path.expanduser(text))
+    domain = _open_path(path, folder) or _open_named(text, folder)
     return domain.unlabelled() if unlabelled else domain
 
 
+def open_pair(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    unlabelled: bool = False,
+) -> tuple[Domain, Domain]:
+    """Source and target for a run; the target's labels, if any, are in the source's numbering.
+
+    Raises:
+        DialError: a source without two classes, a target with classes that the source does not
+            have (but not if `unlabelled`), or one that is the source itself.
+    """
+    first = open_domain(source, data=data)
+    second = open_domain(target, data=data, unlabelled=unlabelled)
+    labels = scoring_labels(first, second)
+    if _identity(first) == _identity(second):
+        raise DialError(
+            wanted="a target other than the source",
+            got=f"{first.name} for both",
+            fix="name the folder of the images that the classifier should work on",
+        )
+    return first, replace(second, labels=labels)
+
+
+def _identity(domain: Domain) -> tuple[str | int, ...]:
+    if not isinstance(domain.images, ImageFiles):
+        return (domain.name,)
+    paths = domain.images.paths  # sorted, so the ends and the number tell
+    return len(paths), os.path.realpath(paths[0]), os.path.realpath(paths[-1])
+
+
 def _open_path(path: Path, data: Path | None) -> Domain | None:
-    if path.is_dir():
+    # os.path answers False where Path raises: names that are too long or cannot exist.
+    if os.path.isdir(path):
         return read_folder(path)
-    if not path.exists():
+    if not os.path.exists(path):
         return None
     if is_image_name(path):
         return Domain(shown(path), ImageFiles((path,)))
