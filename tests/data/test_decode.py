@@ -2,9 +2,11 @@
 
 import os
 import struct
+import time
 import warnings
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -205,8 +207,14 @@ def test_values_out_of_range_are_bad(tmp_path: Path) -> None:
         assert "outside 0..65535" in image.reason
 
 
-def test_strict_pillow_gives_the_warnings_back() -> None:
+def test_strict_pillow_gives_the_warnings_back_also_from_several_threads() -> None:
     before = list(warnings.filters)
-    with strict_pillow():
-        assert list(warnings.filters) != before
+
+    def enter(_: int) -> bool:
+        with strict_pillow():
+            time.sleep(0.001)
+            return list(warnings.filters) != before
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(enter, range(20)))
     assert list(warnings.filters) == before

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import stat
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ _SWAPS_SIDES = (5, 6, 7, 8)
 # At 1.5 the result is within 0.3 grey levels of a full decode, on Office-31's 1000x1000 photos.
 _SPARE = 1.5
 _LARGEST_16_BIT = 65535
+_filters = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,9 @@ def strict_pillow() -> Iterator[None]:
     """Make Pillow refuse decompression bombs and keep its other warnings to itself.
 
     Warning filters belong to the whole process, so enter this once around a parallel pass, not
-    in each of its threads.
+    in each of its threads; two passes at once wait for each other.
     """
-    with warnings.catch_warnings():
+    with _filters, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
