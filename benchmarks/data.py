@@ -28,6 +28,8 @@ from dial.datasets import open_domain
 
 SIZE = Preprocessing(size=160)
 BATCH = 48
+_QUIET = 0.3
+BUSY = "; others are at work, so the gain by cores and the loader's share mean little"
 
 
 def main() -> None:
@@ -38,7 +40,8 @@ def main() -> None:
     domains = [open_domain(f"office31:{name}", data=data) for name in ("amazon", "webcam", "dslr")]
     paths = [p for d in domains if isinstance(d.images, ImageFiles) for p in d.images.paths]
     print(f"Office-31: {len(paths)} images, {cores()} cores, {SIZE.size} px from {SIZE.resize} px")
-    print(f"(load of the machine by others before: {os.getloadavg()[0]:.1f})")
+    load = os.getloadavg()[0]
+    print(f"load before: {load:.1f}" + (BUSY if load > _QUIET else ""))
     with tempfile.TemporaryDirectory() as folder:
         measure_build(paths, Path(folder))
         source, target = prepare(domains[:2], resize=SIZE.resize, cache_dir=folder, quiet=True)

@@ -28,7 +28,7 @@ def read_all(
     """Decode every file, in the order of `paths`.
 
     Threads, not processes: Pillow decodes and resizes outside the interpreter's lock, and threads
-    measured faster on two cores (1.7x one core against 1.5x) with nothing to start or to copy.
+    have nothing to start and no pixels to copy. `benchmarks.data` measures what a core adds.
     """
     images = _chunks(paths, resize=resize, channels=channels, threads=threads or cores())
     yield from track(images, total=len(paths), doing=doing, quiet=quiet)

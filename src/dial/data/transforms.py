@@ -3,7 +3,7 @@
 The results are those of torchvision's v2 transforms (`crop`, `horizontal_flip`, `center_crop`,
 `to_dtype`, `normalize`), which the tests hold them to. They are carried out in NumPy because v2
 makes one random choice for a whole batch, and image by image its operators, small as they are,
-wake all of torch's threads: measured beside other work on two cores, tens of times slower.
+wake all of torch's threads, which is slow where other work keeps the cores busy.
 """
 
 from dataclasses import asdict, dataclass, field
