@@ -11,6 +11,8 @@ from PIL import Image
 
 import dial  # noqa: F401 - a test may import torchvision, and needs the guard before
 
+torch.set_num_threads(1)  # small tensors gain nothing from more
+
 MakeImage = Callable[..., Path]
 MakeFolder = Callable[..., Path]
 
