@@ -16,6 +16,9 @@ ORDER = [
     ["layers"],
     ["conversion", "losses"],
     ["calibration", "folding"],
+    ["data", "listing"],
+    ["datasets"],
+    ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 

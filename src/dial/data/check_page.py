@@ -1,0 +1,103 @@
+"""The report of `dial check` for reading: tables in a terminal, plain columns in a pipe."""
+
+import math
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dial.data.check import CheckReport, DomainReport
+from dial.data.domain import listed
+
+_MOST_GROUPS = 5
+_MOST_SIZES = 3
+
+
+def print_check(report: CheckReport, *, console: Console | None = None) -> None:
+    """Print the counts per class, a summary of both domains, and what deserves a look."""
+    console = console or Console()
+    console.print(_summary(report, console))
+    if report.source.classes or report.target.classes:
+        console.print(_classes(report, console))
+    for role, domain in (("source", report.source), ("target", report.target)):
+        for note in domain.notes:
+            _line(console, f"note: {role}: {note}", style="yellow")
+        _groups(console, domain.mislabelled, f"{role}: the same image in different classes")
+        _groups(console, domain.duplicates, f"{role}: the same image more than once")
+    _groups(console, report.shared, "the same image in both domains")
+    if report.ok:
+        _line(console, "ok: training can begin", style="green")
+
+
+def _summary(report: CheckReport, console: Console) -> Table:
+    table = _table(console, title="domains")
+    table.add_column("")
+    for role in ("source", "target"):
+        table.add_column(role, overflow="fold")
+    domains = report.source, report.target
+    rows = {
+        "name": [domain.name for domain in domains],
+        "images": [f"{domain.images:,}" for domain in domains],
+        "classes": [str(len(domain.classes)) if domain.classes else "none" for domain in domains],
+        "image sizes": [_sizes(domain) for domain in domains],
+        "bad files": [f"{len(domain.bad):,}" for domain in domains],
+        "duplicates": [_copies(domain.duplicates) for domain in domains],
+        "in both": [_copies(report.shared) if report.shared else "none", ""],
+    }
+    for name, values in rows.items():
+        style = "red" if name == "bad files" and any(d.bad for d in domains) else ""
+        table.add_row(name, *(Text(value) for value in values), style=style)
+    return table
+
+
+def _classes(report: CheckReport, console: Console) -> Table:
+    """Only classes with labels can be counted; a domain without any has dashes."""
+    source, target = (domain.classes for domain in (report.source, report.target))
+    table = _table(console, title="images per class")
+    table.add_column("class", overflow="fold")
+    table.add_column("source", justify="right")
+    table.add_column("target", justify="right")
+    for name in sorted({**(source or {}), **(target or {})}):
+        ours, theirs = _count(source, name), _count(target, name)
+        strange = source is not None and name not in source
+        shown = f"{name} (not in the source)" if strange else name
+        table.add_row(Text(shown), ours, theirs, style="red" if strange else "")
+    total = [_count(counts and {"": sum(counts.values())}, "") for counts in (source, target)]
+    table.add_section()
+    table.add_row("all", *total, style="bold")
+    return table
+
+
+def _table(console: Console, *, title: str) -> Table:
+    edges = box.ROUNDED if console.is_terminal else None
+    return Table(title=title, title_justify="left", box=edges, title_style="bold")
+
+
+def _count(counts: dict[str, int] | None, name: str) -> str:
+    return "-" if counts is None else f"{counts.get(name, 0):,}"
+
+
+def _sizes(domain: DomainReport) -> str:
+    if len(domain.sizes) <= _MOST_SIZES:
+        return listed([f"{size} ({count:,})" for size, count in domain.sizes.items()]) or "none"
+    by_area = sorted(domain.sizes, key=lambda size: math.prod(map(int, size.split("x"))))
+    return f"{by_area[0]} to {by_area[-1]}, {len(by_area):,} different"
+
+
+def _copies(groups: list[list[str]]) -> str:
+    files = sum(len(group) for group in groups)
+    return f"{files:,} files in {len(groups):,} groups" if groups else "none"
+
+
+def _groups(console: Console, groups: list[list[str]], what: str) -> None:
+    if groups:
+        _line(console, f"note: {what}: {_copies(groups)}", style="yellow")
+    for group in groups[:_MOST_GROUPS]:
+        _line(console, "  " + " = ".join(group))
+    if len(groups) > _MOST_GROUPS:
+        _line(console, f"  ... and {len(groups) - _MOST_GROUPS} more; --json lists them all")
+
+
+def _line(console: Console, text: str, *, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)

@@ -1,0 +1,173 @@
+"""Batches: one pass an epoch, fresh shuffles, the same whatever workers, processes and labels."""
+
+import itertools
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dial.data.batches import Batch, Batches
+from dial.data.domain import Labels
+from dial.data.pixels import ArrayPixels, array_digests
+from dial.data.transforms import Preprocessing
+from dial.errors import DialError
+
+PLAIN = Preprocessing(size=2, resize=2, channels=1, mean=(0.0,), std=(1 / 255,), flip=False)
+RANDOM = Preprocessing(size=4, resize=8, channels=1, mean=(0.0,), std=(1 / 255,))
+
+
+def numbered(count: int) -> ArrayPixels:
+    """Images that show their own row's number."""
+    array = np.arange(count, dtype=np.uint8).repeat(4).reshape(count, 2, 2, 1)
+    return ArrayPixels(array, digests=array_digests(array))
+
+
+def noise(count: int, seed: int) -> ArrayPixels:
+    array = np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 1), dtype=np.uint8)
+    return ArrayPixels(array, digests=array_digests(array))
+
+
+def labels(count: int) -> Labels:
+    return Labels.from_names([f"{row:03}" for row in range(count)])
+
+
+def rows(images: torch.Tensor | None) -> list[int]:
+    assert images is not None
+    return [round(value) for value in images[:, 0, 0, 0].tolist()]
+
+
+def same(one: list[Batch], other: list[Batch]) -> bool:
+    pairs = [(a, b) for pair in zip(one, other, strict=True) for a, b in zip(*pair, strict=True)]
+    return all(
+        a is b if a is None or b is None else torch.equal(a, b)  # a target may be absent
+        for a, b in pairs
+    )
+
+
+def random_batches(**settings: object) -> Batches:
+    arguments = {"preprocessing": RANDOM, "batch_size": "4+2", "seed": 3, **settings}
+    return Batches(noise(21, 0), labels(21), noise(5, 1), **arguments)  # type: ignore[arg-type]
+
+
+def test_epoch_is_one_pass_over_the_source_and_labels_belong_to_their_images() -> None:
+    batches = Batches(numbered(24), labels(24), numbered(7), preprocessing=PLAIN, batch_size="4+3")
+    for _ in range(2):
+        epoch = list(batches)
+        assert len(epoch) == len(batches) == 6
+        seen = [row for batch in epoch for row in rows(batch.source)]
+        assert sorted(seen) == list(range(24))
+        assert seen != sorted(seen)
+        assert [label for batch in epoch for label in batch.labels.tolist()] == seen
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(2, 8), st.integers(2, 8))
+def test_every_batch_is_full_and_every_image_used_equally_often(
+    of_source: int, of_target: int, source_size: int, target_size: int
+) -> None:
+    batches = Batches(
+        numbered(of_source),
+        labels(of_source),
+        numbered(of_target),
+        preprocessing=PLAIN,
+        batch_size=f"{source_size}+{target_size}",
+    )
+    epochs = [batch for _ in range(3) for batch in batches]
+    for part, size in (("source", source_size), ("target", target_size)):
+        drawn = [rows(getattr(batch, part)) for batch in epochs]
+        assert {len(batch) for batch in drawn} == {size}
+        counts = Counter(itertools.chain.from_iterable(drawn))
+        count = of_source if part == "source" else of_target
+        assert max(counts.values()) - min(counts.get(row, 0) for row in range(count)) <= 1
+
+
+def test_smaller_domain_cycles_with_a_fresh_shuffle() -> None:
+    batches = Batches(numbered(60), labels(60), numbered(6), preprocessing=PLAIN, batch_size="6+6")
+    passes = [rows(batch.target) for batch in batches]
+    assert all(sorted(order) == list(range(6)) for order in passes)
+    assert len({tuple(order) for order in passes}) > 7
+
+
+def test_source_only_gives_the_same_source_batches() -> None:
+    alone = Batches(noise(21, 0), labels(21), preprocessing=RANDOM, batch_size="4+2", seed=3)
+    both = random_batches()
+    assert all(batch.target is None for batch in alone)
+    assert same(
+        [Batch(batch.source, batch.labels, None) for batch in both],
+        [alone.batch(0, step) for step in range(5)],
+    )
+
+
+def test_everything_follows_from_the_seed() -> None:
+    first = list(random_batches())
+    torch.manual_seed(99)
+    np.random.seed(99)
+    assert same(first, list(random_batches()))
+    assert not same(first, list(random_batches(seed=4)))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_change_nothing(workers: int) -> None:
+    assert same(list(random_batches()), list(random_batches(workers=workers)))
+
+
+def test_augmentation_is_new_in_every_epoch_and_for_every_image() -> None:
+    array = np.arange(64, dtype=np.uint8).reshape(1, 8, 8, 1)
+    one = ArrayPixels(array, digests=array_digests(array))
+    batches = Batches(one, labels(1), preprocessing=RANDOM, batch_size=16)
+    crops = [image.flatten().tolist() for _ in range(3) for b in batches for image in b.source]
+    assert len({tuple(crop) for crop in crops}) > 20  # of 50 possible
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("done", [0, 3, 5, 7])
+def test_position_is_restored_in_the_middle_of_an_epoch(workers: int, done: int) -> None:
+    whole = random_batches()
+    expected = [batch for _ in range(3) for batch in whole]
+    first = random_batches(workers=workers)
+    taken = list(itertools.islice(itertools.chain.from_iterable(itertools.repeat(first, 3)), done))
+    state = json.loads(json.dumps(first.state_dict()))
+    second = random_batches(workers=workers)
+    second.load_state_dict(state)
+    while second.epoch < 3:
+        taken += list(second)
+    assert same(taken, expected)
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_processes_share_the_same_global_batch(world_size: int) -> None:
+    shares = [
+        list(random_batches(batch_size="7+4", rank=rank, world_size=world_size))
+        for rank in range(world_size)
+    ]
+    joined = [
+        Batch(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
+        for batches in zip(*shares, strict=True)
+    ]
+    assert same(joined, list(random_batches(batch_size="7+4")))
+    sizes = [len(share[0].source) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_state_of_other_data_is_refused() -> None:
+    state = random_batches().state_dict()
+    with pytest.raises(DialError, match=r"the run began with.*'seed': 3.*got .*'seed': 4"):
+        random_batches(seed=4).load_state_dict(state)
+
+
+def test_labels_for_every_source_image() -> None:
+    with pytest.raises(DialError, match="label for each of the 21 source images, got 20"):
+        Batches(noise(21, 0), labels(20), preprocessing=RANDOM)
+
+
+def test_seed_below_zero() -> None:
+    with pytest.raises(DialError, match="seed of 0 or more, got -1"):
+        random_batches(seed=-1)
+
+
+def test_more_processes_than_images() -> None:
+    with pytest.raises(DialError, match="process 0 of 3, sub-batches of"):
+        random_batches(world_size=3)

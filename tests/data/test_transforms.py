@@ -1,0 +1,88 @@
+"""Transforms against torchvision's: crops, flips, scaling, normalisation."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from torchvision.transforms.v2 import functional as F
+
+from dial.data.transforms import Augmentation, Preprocessing, augment, centre
+from dial.errors import DialError
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
+SMALL = Preprocessing(size=12, resize=16, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+
+
+def channels_first(images: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+
+
+def normalised(images: torch.Tensor) -> torch.Tensor:
+    scaled = F.to_dtype(images, torch.float32, scale=True)
+    result: torch.Tensor = F.normalize(scaled, list(SMALL.mean), list(SMALL.std))
+    return result
+
+
+def test_crop_and_flip_are_each_images_own_and_those_of_torchvision() -> None:
+    top, left = np.array([0, 4, 2, 1, 3]), np.array([4, 0, 1, 2, 3])
+    flip = np.array([True, False, True, False, True])
+    expected = []
+    for image, y, x, mirrored in zip(channels_first(IMAGES), top, left, flip, strict=True):
+        crop = F.crop(image, int(y), int(x), 12, 12)
+        expected.append(F.horizontal_flip(crop) if mirrored else crop)
+    batch = augment(IMAGES, Augmentation(top, left, flip), preprocessing=SMALL)
+    torch.testing.assert_close(batch, normalised(torch.stack(expected)))
+    assert batch.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("size", [16, 13, 12, 11])
+def test_centre_crop_is_that_of_torchvision(size: int) -> None:
+    preprocessing = dataclasses.replace(SMALL, size=size)
+    batch = centre(IMAGES, preprocessing=preprocessing)
+    expected = normalised(F.center_crop(channels_first(IMAGES), [size, size]))
+    torch.testing.assert_close(batch, expected)
+    assert batch.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_choices_reach_every_crop_and_both_flips() -> None:
+    drawn = Augmentation.draw(SMALL, 500, random=np.random.default_rng(0))
+    assert set(drawn.top) == set(drawn.left) == set(range(5))
+    assert 200 < drawn.flip.sum() < 300
+    assert len({*zip(drawn.top, drawn.left, drawn.flip, strict=True)}) == 50
+
+
+def test_digits_are_neither_moved_nor_flipped() -> None:
+    digits = Preprocessing.for_digits()
+    drawn = Augmentation.draw(digits, 100, random=np.random.default_rng(0))
+    assert not drawn.top.any()
+    assert not drawn.left.any()
+    assert not drawn.flip.any()
+    image = np.array([0, 255], dtype=np.uint8).repeat(392).reshape(1, 28, 28, 1)
+    assert {*centre(image, preprocessing=digits).flatten().tolist()} == {-1, 1}
+
+
+def test_images_are_not_written_to() -> None:
+    before = IMAGES.copy()
+    centre(IMAGES, preprocessing=Preprocessing(size=16, resize=16))
+    np.testing.assert_array_equal(IMAGES, before)
+
+
+@pytest.mark.parametrize(("size", "resize"), [(224, 256), (160, 183), (128, 146)])
+def test_resize_keeps_the_papers_proportion(size: int, resize: int) -> None:
+    assert Preprocessing(size=size).resize == resize
+
+
+def test_saved_and_restored_through_json() -> None:
+    assert Preprocessing(**json.loads(json.dumps(SMALL.to_dict()))) == SMALL
+
+
+def test_size_above_the_resized_image() -> None:
+    with pytest.raises(DialError, match="size=300, resize=256"):
+        Preprocessing(size=300, resize=256)
+
+
+def test_statistics_for_every_channel() -> None:
+    with pytest.raises(DialError, match="for each of 1 channels"):
+        Preprocessing(channels=1)

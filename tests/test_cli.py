@@ -1,0 +1,112 @@
+"""The command as a user meets it: output, exit codes, no traceback, quick help."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import MakeFolder
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", "from dial.cli import main; main()"]
+    return subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_version() -> None:
+    result = run("--version")
+    assert (result.returncode, result.stdout) == (0, "dial 0.1.0\n")
+
+
+def test_help_imports_nothing_slow() -> None:
+    code = (
+        "import sys\nfrom dial.cli import app\napp(['--help'], standalone_mode=False)\n"
+        "print([name for name in ('torch', 'torchvision', 'numpy', 'PIL') if name in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "check" in result.stdout
+    assert result.stdout.endswith("[]\n")
+
+
+def test_check_needs_no_torch(make_folder: MakeFolder) -> None:
+    root = make_folder("a", {"mug": 1, "pen": 1})
+    code = (
+        "import sys\nfrom dial.cli import app\n"
+        f"app(['check', {str(root)!r}, {str(root)!r}], standalone_mode=False)\n"
+        "print('torch' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.endswith("False\n")
+
+
+def test_check_of_a_sound_pair(make_folder: MakeFolder) -> None:
+    source = make_folder("a", {"mug": 2, "pen": 1})
+    result = run("check", source, make_folder("b", {".": 3}, seed=500), "--json")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    report = json.loads(result.stdout)
+    assert report["ok"] is True
+    assert report["source"]["classes"] == {"mug": 2, "pen": 1}
+    assert report["target"]["classes"] is None
+
+
+def test_check_with_a_problem_shows_the_table_and_the_error(make_folder: MakeFolder) -> None:
+    source = make_folder("a", {"mug": 2, "pen": 1})
+    target = make_folder("b", {"mugs": 1}, seed=500)
+    result = run("check", source, target)
+    assert result.returncode == 2
+    assert "images per class" in result.stdout
+    assert result.stderr.startswith("dial: error: wanted target classes that are among")
+    assert run("check", source, target, "--unlabelled").returncode == 0
+
+
+def test_check_with_bad_files(make_folder: MakeFolder) -> None:
+    source = make_folder("a", {"mug": 2, "pen": 1})
+    (source / "pen" / "empty.jpg").touch()
+    result = run("check", source, source)
+    assert result.returncode == 2
+    assert "empty.jpg: empty (zero bytes)" in result.stderr
+    assert run("check", source, source, "--skip-bad").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "nowhere", "nowhere"], "got 'nowhere', which does not exist"),
+        (["check", "office31:amazon", "office31:webcam"], "fix: pass --data DIR"),
+        (["check", "somewhere"], "Missing argument 'TARGET'"),
+        (["check", "a", "b", "--dta", "c"], "No such option: --dta"),
+        (["chek"], "No such command 'chek'"),
+        (["list", "nothing"], "No such command 'nothing'"),
+    ],
+)
+def test_wrong_use_gives_one_message_and_exit_code_2(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("dial: error: ")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_list_datasets() -> None:
+    result = run("list", "datasets")
+    assert result.returncode == 0
+    assert "amazon, caltech, dslr, webcam" in result.stdout
+    names = [row["data set"] for row in json.loads(run("list", "datasets", "--json").stdout)]
+    assert names == ["digits", "office31", "office_caltech"]
+
+
+def test_folder_given_by_a_relative_path(make_folder: MakeFolder, tmp_path: Path) -> None:
+    make_folder("a", {"mug": 1, "pen": 1})
+    command = [sys.executable, "-c", "from dial.cli import main; main()", "check", "a", "a"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert result.returncode == 0
