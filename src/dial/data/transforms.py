@@ -1,16 +1,11 @@
-"""Batches of cached pixels to what a network takes: crop, flip, scale, normalise.
-
-The results are those of torchvision's v2 transforms (`crop`, `horizontal_flip`, `center_crop`,
-`to_dtype`, `normalize`), which the tests hold them to. They are carried out in NumPy because v2
-makes one random choice for a whole batch, and image by image its operators, small as they are,
-wake all of torch's threads, which is slow where other work keeps the cores busy.
-"""
+"""Batches of cached pixels to what a network takes: crop, flip, scale, normalise."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from torchvision.transforms.v2 import functional as F
 
 from dial.data.pixels import Bytes
 from dial.errors import DialError
@@ -85,35 +80,33 @@ class Augmentation:
 def augment(
     images: Bytes, augmentation: Augmentation, *, preprocessing: Preprocessing
 ) -> torch.Tensor:
-    """(n, resize, resize, channels) uint8 to (n, channels, size, size) float, moved and flipped."""
+    """(n, resize, resize, channels) uint8 to (n, channels, size, size) float, moved and flipped.
+
+    Every image has a crop and a flip of its own; v2's random transforms choose once for a batch.
+    """
     size = preprocessing.size
-    batch = np.empty((len(images), size, size, images.shape[3]), dtype=np.uint8)
+    batch = torch.empty((len(images), size, size, images.shape[3]), dtype=torch.uint8)
+    out = batch.permute(0, 3, 1, 2)
     choices = zip(augmentation.top, augmentation.left, augmentation.flip, strict=True)
-    for out, image, (top, left, flip) in zip(batch, images, choices, strict=True):
-        crop = image[top : top + size, left : left + size]
-        out[:] = crop[:, ::-1] if flip else crop
-    return _normalise(batch, preprocessing)
+    for row, image, (top, left, flip) in zip(out, _channels_first(images), choices, strict=True):
+        crop = F.crop(image, int(top), int(left), size, size)
+        row.copy_(F.horizontal_flip(crop) if flip else crop)
+    return _normalise(out, preprocessing)
 
 
 def centre(images: Bytes, *, preprocessing: Preprocessing) -> torch.Tensor:
     """(n, resize, resize, channels) uint8 to (n, channels, size, size) float, each one's middle."""
     size = preprocessing.size
-    start = round((preprocessing.resize - size) / 2)
-    return _normalise(images[:, start : start + size, start : start + size], preprocessing)
+    return _normalise(F.center_crop(_channels_first(images), [size, size]), preprocessing)
 
 
-def _normalise(batch: Bytes, preprocessing: Preprocessing) -> torch.Tensor:
-    """Scale to [0, 1], subtract the mean, divide by the deviation, channel by channel.
+def _channels_first(images: Bytes) -> torch.Tensor:
+    """A view in torch's order; the channels stay innermost in memory (`channels_last`)."""
+    return torch.from_numpy(np.require(images, requirements="W")).permute(0, 3, 1, 2)
 
-    The channels stay innermost in memory (`channels_last`), which convolutions on a CPU like
-    best, and whole rows of pixels are worked on at once, for a last axis of three is slow.
-    """
-    count, height, width, channels = batch.shape
-    mean, std = np.array(preprocessing.mean), np.array(preprocessing.std)
-    scale, shift = (
-        np.tile(row, width).astype(np.float32) for row in (1 / (255 * std), -mean / std)
-    )
-    x = batch.reshape(count, height, width * channels).astype(np.float32)
-    x *= scale
-    x += shift
-    return torch.from_numpy(x.reshape(batch.shape)).permute(0, 3, 1, 2)
+
+def _normalise(batch: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
+    """Scale to [0, 1], subtract the mean, divide by the deviation, channel by channel."""
+    scaled = F.to_dtype(batch, torch.float32, scale=True)
+    mean, std = list(preprocessing.mean), list(preprocessing.std)
+    return F.normalize(scaled, mean, std, inplace=True)  # type: ignore[no-any-return]
