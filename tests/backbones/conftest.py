@@ -1,0 +1,22 @@
+"""Seeds every test, and finds the data and weights that only some machines have."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The folder with Office-31 and public weights, beside the repository or in DIAL_SHARED."""
+    beside = Path(__file__).parents[3] / "shared"
+    folder = Path(os.environ.get("DIAL_SHARED", beside))
+    if not folder.is_dir():
+        pytest.skip("no folder of shared data beside the repository, and no DIAL_SHARED")
+    return folder
