@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+
+import dial
+from dial import backbones
+from dial.backbones import _efficientnet_lite
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_installed_weights_arrive_whole(number: int) -> None:
+    name = f"efficientnet_lite{number}"
+    backbone = backbones.create(name, num_classes=1000)
+    assert backbone.pretrained
+    assert backbone.new == ()
+    stored = torch.load(_efficientnet_lite._installed(number), weights_only=True)
+    state = backbone.network.state_dict()
+    assert all(
+        torch.equal(own, public)
+        for own, public in zip(state.values(), stored.values(), strict=True)
+    )
+    # Positions alone could mislead: what the names have in common must agree.
+    kinds = [[key.rpartition(".")[2] for key in keys] for keys in (state, stored)]
+    assert kinds[0] == kinds[1]
+
+
+def test_another_number_of_classes_gives_a_new_classifier() -> None:
+    backbone = backbones.create("efficientnet_lite0", num_classes=31)
+    assert backbone.new == ("classifier",)
+    assert (backbone.num_classes, backbone.num_features) == (31, 1280)
+    assert (backbone.image_size, backbone.mean, backbone.std) == (224, (0.5,) * 3, (0.5,) * 3)
+
+
+def test_timms_own_file_loads_too(tmp_path: Path) -> None:
+    network = timm.create_model("tf_efficientnet_lite0", num_classes=31)
+    torch.save(network.state_dict(), tmp_path / "timm.pth")
+    built = dial.build("efficientnet_lite0", weights=tmp_path / "timm.pth")
+    assert torch.equal(
+        built.get_submodule("conv_stem").weight,  # type: ignore[arg-type]
+        network.conv_stem.weight,
+    )
+
+
+def test_the_file_of_another_size_is_refused() -> None:
+    other = _efficientnet_lite._installed(1)
+    with pytest.raises(dial.DialError, match=r"in efficientnet-lite1-\w+.pth the 29\d tensors"):
+        dial.build("efficientnet_lite0", weights=other)

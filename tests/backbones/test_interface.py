@@ -1,0 +1,116 @@
+from collections import OrderedDict
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import dial
+from dial import DialError
+from dial.backbones import Backbone
+
+
+def small(**settings: object) -> Backbone:
+    layers = {
+        "stem": nn.Conv2d(3, 4, 3),
+        "norm": nn.BatchNorm2d(4),
+        "body": nn.Conv2d(4, 6, 3),
+        "flat": nn.Flatten(),
+        "head": nn.Linear(6, 2),
+    }
+    return Backbone.of(nn.Sequential(OrderedDict(layers)), name="small", **settings)  # type: ignore[arg-type]
+
+
+def grouped(backbone: Backbone, **settings: float) -> dict[str, tuple[float, float]]:
+    groups = backbone.parameter_groups(0.1, weight_decay=0.5, **settings)
+    rates = {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
+    assert len(rates) == sum(len(g["params"]) for g in groups)
+    return {n: rates[id(p)] for n, p in backbone.network.named_parameters() if id(p) in rates}
+
+
+def test_features_are_what_the_classifier_gets() -> None:
+    backbone = small()
+    x = torch.randn(5, 3, 5, 5)
+    with backbone.hidden_features() as features:
+        logits = backbone.network(x)
+    head = backbone.network.get_submodule("head")
+    torch.testing.assert_close(head(features[0]), logits)
+    backbone.network(x)
+    assert len(features) == 1  # nothing is collected outside
+
+
+def test_features_are_found_behind_an_aligned_classifier_of_a_joint_batch() -> None:
+    backbone = replace(small(), append_after=("head",))
+    network = backbone.convert()
+    x = torch.randn(6, 3, 5, 5)
+    with dial.use_domain(network, {"source": 4, "target": 2}), backbone.hidden_features() as found:
+        logits = network(x)
+        loss = found[0].mean() + logits.sum()
+    assert found[0].shape == (6, backbone.num_features)
+    loss.backward()
+    assert network.get_submodule("stem").weight.grad is not None
+    assert (backbone.num_features, backbone.num_classes) == (6, 2)
+
+
+def test_features_of_a_convolution_are_averaged_over_positions() -> None:
+    backbone = Backbone.of(nn.Sequential(nn.ReLU(), nn.Conv2d(3, 2, 1), nn.AdaptiveAvgPool2d(1)))
+    x = torch.rand(4, 3, 2, 2)
+    with backbone.hidden_features() as features:
+        backbone.network(x)
+    torch.testing.assert_close(features[0], x.mean((2, 3)))
+
+
+def test_the_hook_goes_also_when_the_pass_fails() -> None:
+    backbone = small()
+    with pytest.raises(RuntimeError, match="channels"), backbone.hidden_features():
+        backbone.network(torch.randn(5, 1, 5, 5))
+    assert not backbone.network.get_submodule("head")._forward_pre_hooks
+
+
+def test_new_layers_learn_faster_and_only_weights_decay() -> None:
+    assert grouped(small(new=("head",))) == {
+        "stem.weight": (0.1, 0.5),
+        "stem.bias": (0.1, 0.0),
+        "norm.weight": (0.1, 0.0),
+        "norm.bias": (0.1, 0.0),
+        "body.weight": (0.1, 0.5),
+        "body.bias": (0.1, 0.0),
+        "head.weight": (1.0, 0.5),
+        "head.bias": (1.0, 0.0),
+    }
+
+
+def test_biases_of_fine_tuned_layers_may_learn_faster() -> None:
+    rates = grouped(small(new=("head",)), bias_rate=2.0, new_rate=5.0)
+    assert {n: rate for n, (rate, _) in rates.items()} == {
+        "stem.weight": 0.1,
+        "stem.bias": 0.2,
+        "norm.weight": 0.1,
+        "norm.bias": 0.1,
+        "body.weight": 0.1,
+        "body.bias": 0.2,
+        "head.weight": 0.5,
+        "head.bias": 0.5,
+    }
+
+
+def test_frozen_parts_are_left_out_and_need_no_gradient() -> None:
+    backbone = small(frozen=("stem", "norm"))
+    backbone.convert()
+    assert sorted(grouped(backbone)) == ["body.bias", "body.weight", "head.bias", "head.weight"]
+    learnt = [n for n, p in backbone.network.named_parameters() if p.requires_grad]
+    assert sorted(learnt) == ["body.bias", "body.weight", "head.bias", "head.weight"]
+
+
+def test_an_aligned_new_classifier_is_new_with_its_da_layer() -> None:
+    backbone = replace(small(new=("head",)), append_after=("head",))
+    backbone.convert()
+    rates = grouped(backbone)
+    assert rates["head.0.weight"] == (1.0, 0.5)
+    assert rates["head.1.weight"] == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("field", ["append_after", "frozen", "new"])
+def test_unknown_names_are_told(field: str) -> None:
+    with pytest.raises(DialError, match=rf"parts of small in `{field}`, got 'tail'"):
+        small(**{field: ("tail",)})
