@@ -3,8 +3,6 @@
 import importlib
 from pathlib import Path
 
-import timm
-
 from dial.backbones import _weights
 from dial.backbones._interface import Backbone
 
@@ -13,6 +11,8 @@ ALIGN_LOGITS = False
 
 def create(number: int, *, num_classes: int, weights: str | Path) -> Backbone:
     """The network of the family with this number, 0 to 2."""
+    import timm  # slow, and not needed to know the names of the entries
+
     network = timm.create_model(f"tf_efficientnet_lite{number}", num_classes=num_classes)
     names = list(network.state_dict())
 

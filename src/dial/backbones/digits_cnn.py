@@ -9,13 +9,13 @@ from dial.backbones._interface import Backbone
 
 
 class DigitsCNN(nn.Module):
-    """Three blocks of convolution, BatchNorm and ReLU, `(N, 1, 28, 28)` to `(N, K)`."""
+    """Three blocks of convolution, BatchNorm, ReLU and pool, `(N, 1, 28, 28)` to `(N, K)`."""
 
     def __init__(self, num_classes: int = 10) -> None:
         super().__init__()
-        self.block1 = _block(1, 32, nn.MaxPool2d(2))
-        self.block2 = _block(32, 32, nn.MaxPool2d(2))
-        self.block3 = _block(32, 64, nn.MaxPool2d(2))
+        self.block1 = _block(1, 16)
+        self.block2 = _block(16, 32)
+        self.block3 = _block(32, 64)
         self.classifier = nn.Linear(64 * 3 * 3, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -34,13 +34,15 @@ def create(*, num_classes: int, weights: str | Path) -> Backbone:
         classifier="classifier",
         image_size=28,
         crop_ratio=1.0,
-        mean=(0.5,),
-        std=(0.5,),
+        mean=(0.0,),  # a digit's background is then what the convolutions' border is: nothing
+        std=(1.0,),
         append_after=("classifier",),
         **started,
     )
 
 
-def _block(inputs: int, outputs: int, pool: nn.Module) -> nn.Sequential:
+def _block(inputs: int, outputs: int) -> nn.Sequential:
     convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True), pool)
+    return nn.Sequential(
+        convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True), nn.MaxPool2d(2)
+    )

@@ -4,8 +4,6 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-import timm
-
 from dial.backbones import _weights
 from dial.backbones._discovery import find_classifier
 from dial.backbones._interface import Backbone
@@ -20,6 +18,8 @@ def create_variant(variant: str, *, num_classes: int, weights: str | Path) -> Ba
     Raises:
         DialError: timm has no such network, or one without public weights.
     """
+    import timm  # slow, and not needed to know the name of this entry
+
     if not timm.is_model(variant):
         close = difflib.get_close_matches(variant, timm.list_models(), n=3)
         raise DialError(

@@ -4,8 +4,6 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-from torchvision import models
-
 from dial.backbones import _weights
 from dial.backbones._discovery import find_classifier
 from dial.backbones._interface import Backbone
@@ -24,6 +22,8 @@ def create_variant(variant: str, *, num_classes: int, weights: str | Path) -> Ba
     Raises:
         DialError: torchvision has no such network.
     """
+    from torchvision import models  # slow, and not needed to know the name of this entry
+
     known = models.list_models(module=models)
     if variant not in known:
         close = difflib.get_close_matches(variant, known, n=3)
