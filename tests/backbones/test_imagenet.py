@@ -44,13 +44,14 @@ def top_five(network: nn.Module, x: Tensor, labels: Tensor) -> tuple[float, Tens
 
 
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "torchvision:mobilenet_v2"])
-def test_the_right_class_is_in_the_top_five(name: str, shared: Path) -> None:
-    office, file = shared / "data/office31", shared / "weights/mobilenet_v2-b0353104.pth"
-    if not office.is_dir() or not file.is_file():
-        pytest.skip("no Office-31 or no MobileNetV2 in the shared folder")
-    weights = file if name.endswith("mobilenet_v2") else "auto"
+def test_the_right_class_is_in_the_top_five(name: str, office31: Path) -> None:
+    weights: str | Path = "auto"
+    if name == "torchvision:mobilenet_v2":
+        weights = office31.parents[1] / "weights" / "mobilenet_v2-b0353104.pth"
+        if not weights.is_file():
+            pytest.skip(f"no {weights.name} in the folder of weights beside the data")
     backbone = backbones.create(name, num_classes=1000, weights=weights)
-    x, labels = photographs(office / "webcam/images", backbone)
+    x, labels = photographs(office31 / "webcam/images", backbone)
     assert len(x) > 80
 
     accuracy, before = top_five(backbone.network, x, labels)
