@@ -11,13 +11,15 @@ SOURCE = Path(dial.__file__).parent
 # From the bottom up: a module imports only from its own line and those above it here.
 ORDER = [
     ["errors", "torchvision_guard"],
-    ["registry", "kernels", "selection", "pooling"],
+    ["registry", "kernels", "selection", "pooling", "synchronisation"],
     ["references", "domains"],
     ["layers"],
     ["conversion", "losses"],
     ["calibration", "folding"],
     ["backbones", "data", "listing"],
-    ["datasets"],
+    ["datasets", "methods", "settings", "files", "console"],
+    ["engine", "models"],
+    ["adaptation"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

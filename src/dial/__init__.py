@@ -10,7 +10,10 @@ torchvision_guard.install()
 if TYPE_CHECKING:
     from dial import backbones as backbones
     from dial import losses as losses
+    from dial import methods as methods
     from dial import references as references
+    from dial.adaptation import adapt as adapt
+    from dial.adaptation import load_run as load_run
     from dial.backbones import build as build
     from dial.calibration import calibrate as calibrate
     from dial.conversion import convert as convert
@@ -26,13 +29,15 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "DialError": "errors",
     "DomainAlignment": "layers",
+    "adapt": "adaptation",
     "build": "backbones",
     "calibrate": "calibration",
     "convert": "conversion",
     "fold": "folding",
+    "load_run": "adaptation",
     "use_domain": "domains",
 }
-_MODULES = ("backbones", "losses", "references")
+_MODULES = ("backbones", "losses", "methods", "references")
 
 __all__ = [*_PUBLIC, *_MODULES]  # noqa: PLE0604 - names, all of them strings
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dial import synchronisation
 from dial.domains import use_domain
 from dial.errors import DialError
 from dial.layers import DomainAlignment
@@ -44,7 +45,11 @@ def calibrate(
     layers = [module for module in model.modules() if isinstance(module, DomainAlignment)]
     found: dict[DomainAlignment, Statistics] = {}
     for index in range(passes):
-        with use_domain(model, domain), _observing(model, layers, learn=index == 0) as pools:
+        with (
+            use_domain(model, domain),
+            synchronisation.paused(),
+            _observing(model, layers, learn=index == 0) as pools,
+        ):
             for batch in _inputs(model, loader):
                 model(batch)
         if not pools:

@@ -42,3 +42,45 @@ def sparsity(model: nn.Module) -> Tensor:
             "before backward(), and without torch.compile",
         )
     return torch.stack(terms).mean()
+
+
+def mean_distance(source: Tensor, target: Tensor) -> Tensor:
+    """The squared norm of the difference of two samples' means (DDC).
+
+    Args:
+        source: `(N, D)`.
+        target: `(M, D)`.
+    """
+    return (widen(source).mean(0) - widen(target).mean(0)).square().sum()
+
+
+def mmd(source: Tensor, target: Tensor) -> Tensor:
+    """The squared maximum mean discrepancy with five Gaussian kernels (DAN), all pairs counted.
+
+    `mean k(s, s') + mean k(t, t') - 2 mean k(s, t)` with `k(x, y) = sum_i exp(-|x - y|^2 / b_i)`
+    and bandwidths `b_i` of 1/4, 1/2, 1, 2 and 4 times the mean squared distance of two samples
+    of either kind, taken as a constant.
+
+    Args:
+        source: `(N, D)`.
+        target: `(M, D)`, in another number if need be.
+    """
+    x = torch.cat([widen(source), widen(target)])
+    squares = x.square().sum(1)
+    distance = (squares[:, None] + squares[None] - 2 * x @ x.t()).clamp_min(0)
+    count = len(x)
+    mean = (distance.detach().sum() / (count * count - count)).clamp_min(1e-12)
+    kernel = torch.stack([torch.exp(-distance / (mean * 2.0**i)) for i in range(-2, 3)]).sum(0)
+    n = len(source)
+    return kernel[:n, :n].mean() + kernel[n:, n:].mean() - 2 * kernel[:n, n:].mean()
+
+
+def coral(source: Tensor, target: Tensor) -> Tensor:
+    """The squared distance of two samples' covariances, over `4 D^2` (Deep CORAL).
+
+    Args:
+        source: `(N, D)`.
+        target: `(M, D)`.
+    """
+    difference = torch.cov(widen(source).t()) - torch.cov(widen(target).t())
+    return difference.square().sum() / (4 * source.shape[1] ** 2)

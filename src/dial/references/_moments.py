@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dial import kernels
+from dial import kernels, synchronisation
 from dial.pooling import MomentPool, Pool
 from dial.references._interface import Reference, Statistics, update
 
@@ -111,13 +111,20 @@ class MomentReference(Reference):
         weight: Tensor | None,
         bias: Tensor | None,
         prior: Statistics | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Write one domain's part into `y`; its location and the inverse of its scale."""
-        batch = Statistics(*kernels.moments(x))
-        update(running, self.tracked(batch, x.numel() // x.shape[1]), momentum)
+    ) -> tuple[Tensor, Tensor, int]:
+        """Write one domain's part into `y`; its location, inverse scale and values a channel.
+
+        Where several processes share the batch, the statistics are those of all of it.
+        """
+        mean, var = kernels.moments(x)
+        count = x.numel() // x.shape[1]
+        if synchronisation.processes() > 1:
+            mean, var, count = synchronisation.pooled_moments(mean, var, count)
+        batch = Statistics(mean, var)
+        update(running, self.tracked(batch, count), momentum)
         location, square = self.transform(batch, prior)
         kernels.affine_(y, x, location, square, weight, bias)
-        return location, square.rsqrt()
+        return location, square.rsqrt(), count
 
 
 class _Aligned(torch.autograd.Function):
@@ -127,6 +134,8 @@ class _Aligned(torch.autograd.Function):
     in place of `1 / n`: with `h = (x - b) / s`, `G0 = sum g`, `G1 = sum g h`,
 
         dx = weight / s * (g - w/n (G0 + h G1))
+
+    Where several processes share the batch, the sums and `n` are over all of them.
     """
 
     @staticmethod
@@ -137,17 +146,21 @@ class _Aligned(torch.autograd.Function):
         _bias: Tensor | None,
         sizes: tuple[int, ...],
         data_weight: float,
-        align_part: Callable[..., tuple[Tensor, Tensor]],
+        align_part: Callable[..., tuple[Tensor, Tensor, int]],
         tracking: Iterable[tuple[Statistics | None, float]],
     ) -> Tensor:
         y = torch.empty_like(x)
         transforms: list[Tensor] = []
+        ctx.counts = []
         for target, source, (running, momentum) in zip(
             y.split(sizes), x.split(sizes), tracking, strict=True
         ):
-            transforms += align_part(target, source, running, momentum)
+            location, inverse, count = align_part(target, source, running, momentum)
+            transforms += [location, inverse]
+            ctx.counts.append(count)
         ctx.save_for_backward(x, weight, *transforms)
         ctx.sizes, ctx.data_weight = sizes, data_weight
+        ctx.shared = synchronisation.processes() > 1
         return y
 
     @staticmethod
@@ -157,19 +170,21 @@ class _Aligned(torch.autograd.Function):
         g = kernels.dense_like(g, x)
         dx = torch.empty_like(x)
         sums: list[tuple[Tensor, Tensor]] = []
-        for dx_part, g_part, x_part, location, inverse in zip(
+        for dx_part, g_part, x_part, location, inverse, count in zip(
             *(tensor.split(ctx.sizes) for tensor in (dx, g, x)),
             transforms[::2],
             transforms[1::2],
+            ctx.counts,
             strict=True,
         ):
-            sum0, sum1 = kernels.gradient_sums(g_part, x_part, location, inverse)
-            share = -ctx.data_weight / (x_part.numel() // x_part.shape[1])
+            own = kernels.gradient_sums(g_part, x_part, location, inverse)
+            sum0, sum1 = synchronisation.summed(*own) if ctx.shared else own
+            share = -ctx.data_weight / count
             slope = sum1 * inverse
             kernels.affine_(dx_part, x_part, location, None, slope * share, sum0 * share)
             factor = inverse if weight is None else inverse * weight
             dx_part.add_(g_part).mul_(kernels.per_channel(factor, x))
-            sums.append((sum0, sum1))
+            sums.append(own)
         total0, total1 = (reduce(torch.add, terms) for terms in zip(*sums, strict=True))
         wants_weight, wants_bias = ctx.needs_input_grad[1:3]
         grads = total1 if wants_weight else None, total0 if wants_bias else None

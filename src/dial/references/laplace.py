@@ -19,6 +19,10 @@ class Laplace(Reference):
     output's median is 0 and its mean absolute value 1. (The paper writes the scale under a
     root.) An even number of values has the mean of the two middle ones as its median. `s` is at
     least `sqrt(eps)`, the floor that batch normalisation has under its deviation.
+
+    Across processes each takes the estimates of its own part of the batch: a median does not
+    follow from the medians of the parts, and gathering all activations would cost more than it
+    is worth.
     """
 
     eps: float = 1e-5

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from dial import kernels
+from dial import kernels, synchronisation
 from dial.references._interface import Statistics
 from dial.references._moments import MomentReference
 
@@ -31,11 +31,15 @@ class Normal(MomentReference):
         *,
         weight: Tensor | None,
         bias: Tensor | None,
-        prior: Statistics | None,  # noqa: ARG002
+        prior: Statistics | None,
         running: Statistics | None,
         momentum: float,
     ) -> Tensor:
-        """Batch normalisation, by torch's own kernel."""
+        """Batch normalisation, by torch's own kernel where no other process shares the batch."""
+        if synchronisation.processes() > 1:
+            return super().align(
+                x, weight=weight, bias=bias, prior=prior, running=running, momentum=momentum
+            )
         mean, var = running or (None, None)
         return F.batch_norm(
             x, mean, var, weight, bias, training=True, momentum=momentum, eps=self.eps
@@ -50,10 +54,17 @@ class Normal(MomentReference):
         *,
         weight: Tensor | None,
         bias: Tensor | None,
-        prior: Statistics | None,  # noqa: ARG002
-    ) -> tuple[Tensor, Tensor]:
+        prior: Statistics | None,
+    ) -> tuple[Tensor, Tensor, int]:
         """One domain's part of a joint batch, by the same kernel."""
-        return kernels.batch_norm_(y, x, running, momentum, weight=weight, bias=bias, eps=self.eps)
+        if synchronisation.processes() > 1:
+            return super().align_part(
+                y, x, running, momentum, weight=weight, bias=bias, prior=prior
+            )
+        mean, inverse = kernels.batch_norm_(
+            y, x, running, momentum, weight=weight, bias=bias, eps=self.eps
+        )
+        return mean, inverse, x.numel() // x.shape[1]
 
 
 def create(eps: float) -> Normal:

@@ -1,0 +1,367 @@
+"""From two domains to a finished predictor: what `dial adapt` does, from Python."""
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import dial
+from dial import backbones, engine, files, methods, models, settings
+from dial.backbones import Backbone
+from dial.console import Reporter
+from dial.data.batches import Batches
+from dial.data.domain import Domain, ImageArray, Labels, require_labels
+from dial.data.evaluation import EvaluationBatches
+from dial.data.prepare import PreparedDomain, prepare
+from dial.data.transforms import Preprocessing
+from dial.datasets import open_pair
+from dial.errors import DialError
+from dial.methods._interface import Images
+from dial.settings import Settings
+
+_FEW = 0.5  # predicted classes over classes, below which a target counts as collapsed
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: the predictor, its classes, and what was measured."""
+
+    folder: Path
+    model: models.Model
+    result: dict[str, Any]
+    history: list[dict[str, Any]]
+
+    @property
+    def network(self) -> nn.Module:
+        """The target's predictor, a plain network in eval mode."""
+        return self.model.network
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where and how a run computes; nothing of this changes what it computes."""
+
+    device: str = "auto"
+    devices: int = 1
+    precision: str = "32-true"
+    data: str | None = None
+    cache_dir: str | None = None
+    use_cache: bool = True
+    skip_bad: bool = False
+    quiet: bool = False
+    workers: int = 1
+
+
+def adapt(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str],
+    preset: str | None = None,
+    resume: bool = False,
+    unlabelled: bool = False,
+    **options: Any,
+) -> Run:
+    """Train a classifier on the source that works on the target.
+
+    Args:
+        source: class folders, an image list, or a known domain like `office31:amazon`.
+        target: any folder of images, an image list, or a known domain; its labels, if it has
+            any, are used for scoring alone.
+        out: the run's folder.
+        preset: where the settings come from; by default it follows the backbone and the data.
+        resume: go on with the run in `out`, or return it if it is finished.
+        unlabelled: take the target's folders for folders, not for classes.
+        options: fields of `Settings`, of the method (`reference`, `entropy`, ...), and of the
+            machine (`device`, `devices`, `precision`, `data`, `cache_dir`, `skip_bad`, ...).
+
+    Raises:
+        DialError: whatever is wrong with the images, the settings or the run's folder.
+    """
+    folder = Path(out)
+    machine_options = {f.name: options.pop(f.name) for f in fields(Machine) if f.name in options}
+    machine = Machine(**{k: v for k, v in machine_options.items() if v is not None})
+    domains = open_pair(source, target, data=machine.data, unlabelled=unlabelled)
+    chosen = _choose(domains[0], preset, options)
+    finished = _open_folder(folder, chosen, domains, resume=resume)
+    if finished is not None:
+        return finished
+    launch(_run, domains, chosen, folder, machine, resume=resume, machine=machine)
+    return load_run(folder)
+
+
+def launch(function: Callable[..., None], *args: Any, machine: Machine, **kwargs: Any) -> None:
+    """Call `function(fabric, ...)` in as many processes as there are devices."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+
+    torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    several = machine.devices > 1 or torchrun
+    kind = ("ddp" if torchrun else "ddp_spawn") if several else "auto"
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*GPU available.*|.*srun.*")
+            fabric = Fabric(
+                accelerator="auto" if machine.device == "auto" else machine.device,
+                devices=machine.devices,
+                strategy=kind,
+                precision=machine.precision,  # type: ignore[arg-type]
+            )
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        raise DialError(
+            wanted=f"a device '{machine.device}' with precision '{machine.precision}'",
+            got=str(error).splitlines()[0],
+            fix="use --device cpu, cuda, mps or auto, and --precision 32-true or bf16-mixed",
+        ) from error
+    fabric.launch(function, *args, **kwargs)
+
+
+def _choose(source: Domain, preset: str | None, options: dict[str, Any]) -> Settings:
+    """The settings: a preset's, with the fields and the method's settings that were given."""
+    known = {f.name for f in fields(Settings)} - {"options"}
+    given = {key: value for key, value in options.items() if key in known and value is not None}
+    own = {key: value for key, value in options.items() if key not in known and value is not None}
+    backbone = given.get("backbone")
+    if preset is None:
+        embedded = isinstance(source.images, ImageArray)
+        preset = backbone if backbone in settings.PRESETS else None
+        preset = preset or ("digits_cnn" if embedded and not backbone else "efficientnet_lite0")
+    chosen = settings.preset(preset, **given, options=own)
+    methods.create(chosen.method, chosen.options)  # to hear of mistakes before images are read
+    return chosen
+
+
+def _open_folder(
+    folder: Path, chosen: Settings, domains: tuple[Domain, Domain], *, resume: bool
+) -> Run | None:
+    """Begin the run's folder, or check that it holds this run; the run itself if it is finished."""
+    path = folder / "config.json"
+    config = {
+        "dial": dial.__version__,
+        "source": domains[0].name,
+        "target": domains[1].name,
+        "classes": list(require_labels(domains[0]).classes),
+        "settings": json.loads(json.dumps(chosen.to_dict(), default=repr)),
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+    }
+    if not path.exists():
+        files.write_json(path, config)
+        return None
+    if not resume:
+        raise DialError(
+            wanted=f"a new folder for the run, or --resume to go on with the one in {folder}",
+            got=f"{folder}, which holds a run already",
+            fix="pass --resume, or another --out",
+        )
+    begun = json.loads(path.read_text())
+    same = ("source", "target", "classes", "settings")
+    if any(begun.get(key) != config[key] for key in same):
+        before = begun.get("settings", {}) | {k: begun.get(k) for k in ("source", "target")}
+        now = chosen.to_dict() | {"source": domains[0].name, "target": domains[1].name}
+        changed = [
+            f"{k} was {before.get(k)!r}, is {v!r}" for k, v in now.items() if before.get(k) != v
+        ]
+        raise DialError(
+            wanted=f"the settings that the run in {folder} began with",
+            got="; ".join(changed) or "other classes",
+            fix="resume with the same command, or start anew in another --out",
+        )
+    return load_run(folder) if (folder / "result.json").exists() else None
+
+
+def load_run(folder: str | os.PathLike[str]) -> Run:
+    """A finished run from its folder.
+
+    Raises:
+        DialError: no run there, or one that is not finished.
+    """
+    folder = Path(folder)
+    try:
+        result = json.loads((folder / "result.json").read_text())
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+    except OSError as error:
+        begun = (folder / "config.json").exists()
+        raise DialError(
+            wanted=f"a finished run in {folder}",
+            got="one that is not finished" if begun else "no run there",
+            fix="finish it with the command that began it and --resume"
+            if begun
+            else "check the path",
+        ) from error
+    model = models.load(folder / "model.safetensors")
+    return Run(folder, model, result, [json.loads(line) for line in lines])
+
+
+def _run(
+    fabric: Any,
+    domains: tuple[Domain, Domain],
+    chosen: Settings,
+    folder: Path,
+    machine: Machine,
+    *,
+    resume: bool,
+) -> None:
+    """One process of a run, from the images to the files."""
+    torch.manual_seed(chosen.seed)
+    classes = require_labels(domains[0]).classes
+    backbone = backbones.create(
+        chosen.backbone,
+        num_classes=len(classes),
+        weights=chosen.weights,
+        align_logits=chosen.align_logits,
+        frozen=chosen.frozen,
+    )
+    preprocessing = _preprocessing(backbone, chosen)
+    quiet = machine.quiet or not fabric.is_global_zero
+    ready = partial(
+        prepare,
+        domains,
+        resize=preprocessing.resize,
+        channels=preprocessing.channels,
+        skip_bad=machine.skip_bad,
+        cache_dir=machine.cache_dir,
+        use_cache=machine.use_cache,
+        quiet=quiet,
+    )
+    with fabric.rank_zero_first():  # the others find the cache built
+        source, target = ready()
+    method = methods.create(chosen.method, chosen.options)
+    batches = _batches(source, target, method, chosen, preprocessing, fabric, machine)
+    images = partial(EvaluationBatches, preprocessing=preprocessing, batch_size=64)
+    scoring = images(target.pixels)
+    reporter = Reporter(quiet=quiet, title=f"{chosen.method}: {source.name} -> {target.name}")
+    trainee = method.prepare(backbone)
+    trainee.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def on_epoch(trainee: methods.Trainee, record: dict[str, Any]) -> None:
+        logits = models.predict(trainee.network, scoring)
+        record |= _judge(logits, target.labels, reporter)
+        reporter.epoch(record)
+
+    with reporter:
+        progress = engine.fit(
+            trainee,
+            method,
+            batches,
+            settings=chosen,
+            fabric=fabric,
+            checkpoint=folder / "last.ckpt",
+            resume=resume,
+            on_epoch=on_epoch,
+            on_step=reporter.step,
+        )
+    if not fabric.is_global_zero:
+        return
+    assert source.labels is not None  # noqa: S101 - checked before training
+    order = EvaluationBatches(source.pixels, preprocessing=preprocessing, by_content=True).rows
+    every = Images(
+        images(source.pixels, by_content=True),
+        torch.from_numpy(source.labels.indices[order]),
+        images(target.pixels, by_content=True),
+    )
+    append_after = tuple(backbone.append_after) if _appends(trainee) else ()
+    method.finish(trainee, every)
+    network = method.predictor(trainee)
+    logits = models.predict(network, scoring)
+    model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone)
+    models.save(folder / "model.safetensors", model, append_after=append_after)
+    lines = [json.dumps(record) for record in progress.history]
+    files.write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
+    accuracy = _accuracy(logits, target.labels)
+    reference = method.reference_for(backbone)
+    result = {
+        "method": chosen.method,
+        "backbone": chosen.backbone,
+        "reference": reference
+        if reference is None or isinstance(reference, str)
+        else repr(reference),
+        "source": source.name,
+        "target": target.name,
+        "seed": chosen.seed,
+        "epochs": len(progress.history),
+        "steps": progress.step,
+        "seconds": round(progress.seconds, 1),
+        "target_accuracy": accuracy,
+        "target_images": len(target.pixels),
+    }
+    files.write_json(folder / "result.json", result)
+    reporter.finished(result, folder)
+
+
+def _preprocessing(backbone: Backbone, chosen: Settings) -> Preprocessing:
+    size = chosen.image_size or backbone.image_size
+    grey = len(backbone.mean) == 1
+    return Preprocessing(
+        size=size,
+        resize=round(size / backbone.crop_ratio),
+        channels=len(backbone.mean),
+        mean=backbone.mean,
+        std=backbone.std,
+        flip=not grey,
+    )
+
+
+def _batches(
+    source: PreparedDomain,
+    target: PreparedDomain,
+    method: methods.Method,
+    chosen: Settings,
+    preprocessing: Preprocessing,
+    fabric: Any,
+    machine: Machine,
+) -> Batches:
+    assert source.labels is not None  # noqa: S101 - checked before training
+    batches = Batches(
+        source.pixels,
+        source.labels,
+        target.pixels if method.needs_target else None,
+        preprocessing=preprocessing,
+        batch_size=chosen.batch_size,
+        seed=chosen.seed,
+        rank=fabric.global_rank,
+        world_size=fabric.world_size,
+        workers=machine.workers,
+    )
+    sizes = batches.batch_size
+    if sizes.source % fabric.world_size or sizes.target % fabric.world_size:
+        raise DialError(
+            wanted=f"sub-batches that {fabric.world_size} processes share evenly",
+            got=f"{sizes.source}+{sizes.target}",
+            fix="choose a --batch-size of multiples of the number of processes",
+        )
+    return batches
+
+
+def _appends(trainee: methods.Trainee) -> bool:
+    return any(isinstance(module, dial.conversion.Appended) for module in trainee.modules())
+
+
+def _accuracy(logits: Tensor, labels: Labels | None) -> float | None:
+    if labels is None:
+        return None
+    return float(np.mean(logits.argmax(1).numpy() == labels.indices))
+
+
+def _judge(logits: Tensor, labels: Labels | None, reporter: Reporter) -> dict[str, Any]:
+    """How an epoch did on the target: its accuracy, if there are labels, and how many classes."""
+    shares = torch.bincount(logits.argmax(1), minlength=logits.shape[1]) / len(logits)
+    used, classes = int((shares > 0).sum()), logits.shape[1]
+    if used < _FEW * classes and len(logits) >= 4 * classes:
+        reporter.warn(
+            f"the target's predictions have collapsed into {used} of {classes} classes, "
+            f"{float(shares.max()):.0%} of them into one; try a smaller --entropy or --lr"
+        )
+    judged: dict[str, Any] = {"target_classes_predicted": used}
+    if labels is not None:
+        judged["target_accuracy"] = _accuracy(logits, labels)
+    return judged

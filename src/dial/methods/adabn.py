@@ -1,0 +1,48 @@
+"""AdaBN (Li et al. 2016): trained on the source, then BatchNorm statistics of the target."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+from dial.backbones import Backbone
+from dial.calibration import calibrate
+from dial.conversion import convert
+from dial.data.batches import Batch
+from dial.domains import use_domain
+from dial.folding import fold
+from dial.methods._interface import Images, Method, Terms, Trainee, check_choice, cross_entropy
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaBN(Method):
+    """Needs no training beyond the source's; the affine is kept."""
+
+    statistics: str = "batch"
+    """BatchNorm while training on the source: 'batch', or 'frozen' at its statistics."""
+
+    needs_target = False
+
+    def __post_init__(self) -> None:
+        check_choice("statistics", self.statistics, ("batch", "frozen"))
+
+    def prepare(self, backbone: Backbone) -> Trainee:
+        """BatchNorms that keep the domains apart; none are added."""
+        convert(backbone.network)
+        return Trainee(backbone, frozen_norms=self.statistics == "frozen")
+
+    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
+        """Cross-entropy of the source."""
+        with use_domain(trainee, "source"):
+            yield {"cross_entropy": cross_entropy(trainee(batch.source), batch.labels)}
+
+    def finish(self, trainee: Trainee, images: Images) -> None:
+        """The target's statistics, over all its images."""
+        calibrate(trainee.network, images.target, domain="target")
+
+    def predictor(self, trainee: Trainee) -> nn.Module:
+        """With the target's statistics."""
+        return fold(trainee.network, "target", fuse=False)
+
+
+METHOD = AdaBN

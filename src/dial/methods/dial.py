@@ -1,0 +1,100 @@
+"""DIAL: DA-layers that align every domain with one reference, and entropy on the target."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from dial import losses
+from dial.backbones import Backbone
+from dial.calibration import calibrate
+from dial.data.batches import Batch
+from dial.domains import use_domain
+from dial.folding import fold
+from dial.methods._interface import (
+    Images,
+    Method,
+    Output,
+    Terms,
+    Trainee,
+    check_choice,
+    cross_entropy,
+)
+from dial.references import Reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dial(Method):
+    """`cross_entropy(source) + entropy * entropy(target) + sparsity * sparsity(network)`.
+
+    The terms of the two domains share no activation, so one joint pass and one pass a domain
+    give the same gradient; the second needs less memory.
+    """
+
+    reference: str | Reference = "auto"
+    """Reference distribution; 'auto' is anchored for pretrained networks and normal for others."""
+    entropy: float = 0.2
+    """Weight of the target's entropy."""
+    sparsity: float = 0.0
+    """Weight of the L1 penalty on centred activations."""
+    passes: str = "auto"
+    """'joint', 'separate', or 'auto': the faster one on the device."""
+
+    def __post_init__(self) -> None:
+        check_choice("passes", self.passes, ("auto", "joint", "separate"))
+
+    def prepare(self, backbone: Backbone) -> Trainee:
+        """DA-layers in place of all BatchNorms, and where the backbone wants them besides."""
+        backbone.convert(self.reference_for(backbone))
+        return Trainee(backbone)
+
+    def reference_for(self, backbone: Backbone) -> str | Reference:
+        """The reference that 'auto' stands for."""
+        if self.reference == "auto":
+            return "anchored" if backbone.pretrained else "normal"
+        return self.reference
+
+    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
+        """All terms of one joint pass, or those of the source and then those of the target."""
+        assert batch.target is not None  # noqa: S101 - needs_target
+        joint = self.passes == "joint" or (self.passes == "auto" and batch.source.is_cuda)
+        if joint:
+            sizes = {"source": len(batch.source), "target": len(batch.target)}
+            with use_domain(trainee, sizes):
+                output = trainee(torch.cat([batch.source, batch.target]))
+            source, target = (
+                Output(*p) for p in zip(*(o.split([*sizes.values()]) for o in output), strict=True)
+            )
+            yield (
+                self._of_source(source, batch) | self._of_target(target) | self._penalty(trainee, 1)
+            )
+            return
+        with use_domain(trainee, "source"):
+            source = trainee(batch.source)
+        yield self._of_source(source, batch) | self._penalty(trainee, 0.5)
+        with use_domain(trainee, "target"):
+            target = trainee(batch.target)
+        yield self._of_target(target) | self._penalty(trainee, 0.5)
+
+    def _of_source(self, source: Output, batch: Batch) -> Terms:
+        return {"cross_entropy": cross_entropy(source, batch.labels)}
+
+    def _of_target(self, target: Output) -> Terms:
+        return {"entropy": self.entropy * losses.entropy(target.logits)}
+
+    def _penalty(self, trainee: nn.Module, share: float) -> Terms:
+        if not self.sparsity:
+            return {}
+        return {"sparsity": self.sparsity * share * losses.sparsity(trainee)}
+
+    def finish(self, trainee: Trainee, images: Images) -> None:
+        """The target's statistics, over all its images."""
+        calibrate(trainee.network, images.target, domain="target")
+
+    def predictor(self, trainee: Trainee) -> nn.Module:
+        """With the target's statistics."""
+        return fold(trainee.network, "target", fuse=False)
+
+
+METHOD = Dial

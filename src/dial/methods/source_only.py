@@ -1,0 +1,23 @@
+"""Source only: cross-entropy on the labelled images, the target never seen."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+from dial.data.batches import Batch
+from dial.methods._interface import PlainMethod, Terms, cross_entropy
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOnly(PlainMethod):
+    """The baseline that adaptation has to beat."""
+
+    needs_target = False
+
+    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
+        """Cross-entropy of the source."""
+        yield {"cross_entropy": cross_entropy(trainee(batch.source), batch.labels)}
+
+
+METHOD = SourceOnly

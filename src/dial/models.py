@@ -1,0 +1,96 @@
+"""Finished predictors on disk: tensors and a description, no code."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dial import files
+from dial.backbones import Backbone, create
+from dial.conversion import convert
+from dial.data.transforms import Preprocessing
+from dial.errors import DialError
+from dial.folding import fold
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Model:
+    """A plain network with the names of its classes and how its images are made."""
+
+    network: nn.Module
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing
+    backbone: str
+
+
+def save(path: Path, model: Model, *, append_after: tuple[str, ...]) -> None:
+    """Write a predictor as safetensors; what describes it stands in the file's metadata."""
+    from safetensors.torch import save as to_bytes
+
+    about = {
+        "version": VERSION,
+        "backbone": model.backbone,
+        "classes": model.classes,
+        "preprocessing": model.preprocessing.to_dict(),
+        "append_after": append_after,
+    }
+    tensors = {
+        name: t.detach().cpu().contiguous() for name, t in model.network.state_dict().items()
+    }
+    data = to_bytes(tensors, metadata={"dial": json.dumps(about)})
+    files.write(path, lambda out: out.write(data))
+
+
+def load(path: Path) -> Model:
+    """Read a predictor back.
+
+    Raises:
+        DialError: no such file, a damaged one, or one of another version.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            about: dict[str, Any] = json.loads((file.metadata() or {}).get("dial", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError) as error:
+        raise DialError(
+            wanted=f"a finished model in {path}",
+            got=f"{type(error).__name__}: {error}",
+            fix="finish the run first: dial adapt ... --resume",
+        ) from error
+    if about.get("version") != VERSION:
+        raise DialError(
+            wanted=f"a model of version {VERSION} in {path}",
+            got=f"version {about.get('version')}",
+            fix="make it again with this version of dial, or use the one that made it",
+        )
+    classes = tuple(about["classes"])
+    backbone = create(about["backbone"], num_classes=len(classes), weights="none")
+    network = rebuild(backbone, tensors, append_after=tuple(about["append_after"]))
+    return Model(network, classes, Preprocessing(**about["preprocessing"]), about["backbone"])
+
+
+def rebuild(
+    backbone: Backbone, tensors: dict[str, Tensor], *, append_after: tuple[str, ...]
+) -> nn.Module:
+    """The plain network that `fold(..., fuse=False)` makes of a backbone, with these tensors."""
+    network = backbone.network
+    if append_after:
+        network = fold(convert(network, append_after=append_after), fuse=False)
+    network.load_state_dict(tensors)
+    return network.eval()
+
+
+@torch.no_grad()
+def predict(network: nn.Module, batches: Any) -> Tensor:
+    """Logits `(N, K)` of all images, on the CPU, in eval mode."""
+    network.eval()
+    device = next(network.parameters()).device
+    parts = [network(images.to(device)).float().cpu() for images in batches]
+    return torch.cat(parts)

@@ -1,0 +1,154 @@
+"""Every setting of a run, with its default, and presets for what is usual."""
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from dial.errors import DialError
+
+SCHEDULES = ("steps", "constant", "cosine", "inverse")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to train. What is None is left to the method, the backbone or the data."""
+
+    method: str = "dial"
+    """Adaptation method."""
+    backbone: str = "efficientnet_lite0"
+    """Network to adapt."""
+    weights: str = "auto"
+    """Weights to start from: auto (public ones), none (random), or a file."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Settings of the method: reference, entropy, sparsity, ..."""
+    epochs: int = 10
+    """Passes over the source."""
+    steps: int | None = None
+    """Training steps, in place of epochs."""
+    batch_size: str = "32+16"
+    """Source + target images a step, or one total shared in proportion to the domains' sizes."""
+    image_size: int | None = None
+    """Side of the images in pixels; the backbone's own by default."""
+    align_logits: bool | None = None
+    """Whether a DA-layer comes behind the classifier too; the backbone's own choice by default."""
+    optimizer: str = "sgd"
+    """sgd or adam."""
+    lr: float = 1e-3
+    """Learning rate of fine-tuned layers."""
+    new_rate: float = 10.0
+    """Factor on the rate of new layers."""
+    bias_rate: float = 1.0
+    """Factor on the rate of fine-tuned biases."""
+    momentum: float = 0.9
+    """Momentum of SGD."""
+    weight_decay: float = 5e-4
+    """Weight decay; none on biases and affine parameters."""
+    schedule: str = "steps"
+    """Course of the rate: steps (a tenth at each milestone), constant, cosine or inverse."""
+    milestones: tuple[float, ...] = (0.9,)
+    """Where in the training the rate is divided by ten, as fractions of it."""
+    frozen: tuple[str, ...] | None = None
+    """Parts of the network that are not learnt; the backbone's own by default."""
+    seed: int = 0
+    """Decides everything random."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+        wrong = {
+            "epochs": self.epochs < 1,
+            "steps": self.steps is not None and self.steps < 1,
+            "lr": not (0 < self.lr < math.inf),
+            "momentum": not 0 <= self.momentum < 1,
+            "weight_decay": not 0 <= self.weight_decay < math.inf,
+            "schedule": self.schedule not in SCHEDULES,
+            "optimizer": self.optimizer not in ("sgd", "adam"),
+            "seed": self.seed < 0,
+            "image_size": self.image_size is not None and self.image_size < 1,
+        }
+        bad = [name for name, is_wrong in wrong.items() if is_wrong]
+        if bad:
+            raise DialError(
+                wanted="settings that make sense",
+                got=", ".join(f"{name}={getattr(self, name)!r}" for name in bad),
+                fix=f"epochs and steps of 1 or more, a positive lr, a schedule of {SCHEDULES}, "
+                "the optimizer sgd or adam, a seed of 0 or more",
+            )
+
+    def rate(self, progress: float) -> float:
+        """The factor on the learning rate at a progress from 0 to 1."""
+        if self.schedule == "steps":
+            return float(0.1 ** sum(progress >= milestone for milestone in self.milestones))
+        if self.schedule == "cosine":
+            return (1 + math.cos(math.pi * progress)) / 2
+        if self.schedule == "inverse":
+            return float((1 + 10 * progress) ** -0.75)
+        return 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+PRESETS: dict[str, Settings] = {
+    "paper-alexnet": Settings(
+        backbone="alexnet",
+        options={"reference": "normal", "entropy": 0.1},
+        epochs=60,
+        batch_size="256",
+        image_size=227,
+        bias_rate=2.0,
+        milestones=(0.9,),
+    ),
+    "paper-inception-bn": Settings(
+        backbone="inception_bn",
+        options={"reference": "normal", "entropy": 0.1},
+        epochs=20,
+        batch_size="32+16",
+        image_size=224,
+        bias_rate=2.0,
+        milestones=(1 / 3, 2 / 3),
+    ),
+    "efficientnet_lite0": Settings(
+        backbone="efficientnet_lite0", epochs=10, lr=3e-3, image_size=160
+    ),
+    "efficientnet_lite1": Settings(
+        backbone="efficientnet_lite1", epochs=10, lr=3e-3, image_size=160
+    ),
+    "efficientnet_lite2": Settings(
+        backbone="efficientnet_lite2", epochs=10, lr=3e-3, image_size=160
+    ),
+    "digits_cnn": Settings(
+        backbone="digits_cnn",
+        steps=800,
+        batch_size="64+64",
+        optimizer="adam",
+        lr=1e-3,
+        weight_decay=0.0,
+        schedule="constant",
+    ),
+}
+
+
+def preset(name: str, **changes: Any) -> Settings:
+    """A preset with some fields changed; what is None stays as the preset has it.
+
+    Raises:
+        DialError: no such preset.
+
+    >>> preset("digits_cnn", lr=0.01).lr
+    0.01
+    """
+    if name not in PRESETS:
+        raise DialError(
+            wanted=f"one of the presets {', '.join(PRESETS)}",
+            got=repr(name),
+            fix="choose one of those",
+        )
+    given = {key: value for key, value in changes.items() if value is not None}
+    base = PRESETS[name]
+    if "options" in given:  # those of the preset hold for its own method only
+        same = given.get("method", base.method) == base.method
+        given["options"] = (base.options if same else {}) | given["options"]
+    elif given.get("method", base.method) != base.method:
+        given["options"] = {}
+    return replace(base, **given)
