@@ -1,5 +1,5 @@
 # Everything runs in .venv, which the first target that needs it creates and fills.
-PYTHON ?= python3.11
+PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -13,7 +13,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/python examples/digits.py
+	$(BIN)/dial demo
 
 test: $(READY)
 	$(BIN)/pytest

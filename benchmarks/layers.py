@@ -51,12 +51,14 @@ def layers(shape: tuple[int, ...], layout: torch.memory_format) -> None:
             return joint_pass()
 
     laplace = dial.DomainAlignment(channels, reference="laplace")
+    values = x.detach().transpose(0, 1).reshape(channels, -1).contiguous()
     candidates = {
         "BatchNorm": forward_backward(plain, x, g),
         "normal, one domain": forward_backward(dial.DomainAlignment(channels), x, g),
         "normal, joint 2:1": in_joint_batch,
         "anchored, one domain": forward_backward(anchored, x, g),
         "laplace, one domain": forward_backward(laplace, x, g),
+        "torch.median alone": lambda: values.median(dim=1),
     }
     name = "channels_last" if layout is torch.channels_last else "contiguous"
     show(f"forward + backward, {shape}, {name}", best_times(candidates), LAYER_GOALS)

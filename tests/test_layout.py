@@ -18,8 +18,10 @@ ORDER = [
     ["calibration", "folding"],
     ["backbones", "data", "listing"],
     ["datasets", "methods", "settings", "files", "console"],
-    ["engine", "models"],
+    ["engine", "models", "machine"],
+    ["runs"],
     ["adaptation"],
+    ["demonstration"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from dial import losses as losses
     from dial import methods as methods
     from dial import references as references
+    from dial import runs as runs
     from dial.adaptation import adapt as adapt
-    from dial.adaptation import load_run as load_run
     from dial.backbones import build as build
     from dial.calibration import calibrate as calibrate
     from dial.conversion import convert as convert
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dial.errors import DialError as DialError
     from dial.folding import fold as fold
     from dial.layers import DomainAlignment as DomainAlignment
+    from dial.runs import Run as Run
 
 __version__ = "0.1.0"
 
@@ -29,15 +30,15 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "DialError": "errors",
     "DomainAlignment": "layers",
+    "Run": "runs",
     "adapt": "adaptation",
     "build": "backbones",
     "calibrate": "calibration",
     "convert": "conversion",
     "fold": "folding",
-    "load_run": "adaptation",
     "use_domain": "domains",
 }
-_MODULES = ("backbones", "losses", "methods", "references")
+_MODULES = ("backbones", "losses", "methods", "references", "runs")
 
 __all__ = [*_PUBLIC, *_MODULES]  # noqa: PLE0604 - names, all of them strings
 

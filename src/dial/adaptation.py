@@ -2,22 +2,19 @@
 
 import json
 import os
-import sys
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-import dial
-from dial import backbones, engine, files, methods, models, settings
+from dial import backbones, engine, files, methods, models, runs, settings
 from dial.backbones import Backbone
 from dial.console import Reporter
+from dial.conversion import Appended
 from dial.data.batches import Batches
 from dial.data.domain import Domain, ImageArray, Labels, require_labels
 from dial.data.evaluation import EvaluationBatches
@@ -25,40 +22,12 @@ from dial.data.prepare import PreparedDomain, prepare
 from dial.data.transforms import Preprocessing
 from dial.datasets import open_pair
 from dial.errors import DialError
+from dial.machine import Machine, launch
 from dial.methods._interface import Images
+from dial.runs import Run
 from dial.settings import Settings
 
 _FEW = 0.5  # predicted classes over classes, below which a target counts as collapsed
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run: the predictor, its classes, and what was measured."""
-
-    folder: Path
-    model: models.Model
-    result: dict[str, Any]
-    history: list[dict[str, Any]]
-
-    @property
-    def network(self) -> nn.Module:
-        """The target's predictor, a plain network in eval mode."""
-        return self.model.network
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """Where and how a run computes; nothing of this changes what it computes."""
-
-    device: str = "auto"
-    devices: int = 1
-    precision: str = "32-true"
-    data: str | None = None
-    cache_dir: str | None = None
-    use_cache: bool = True
-    skip_bad: bool = False
-    quiet: bool = False
-    workers: int = 1
 
 
 def adapt(
@@ -92,37 +61,11 @@ def adapt(
     machine = Machine(**{k: v for k, v in machine_options.items() if v is not None})
     domains = open_pair(source, target, data=machine.data, unlabelled=unlabelled)
     chosen = _choose(domains[0], preset, options)
-    finished = _open_folder(folder, chosen, domains, resume=resume)
+    finished = runs.begin(folder, chosen, domains, resume=resume)
     if finished is not None:
         return finished
     launch(_run, domains, chosen, folder, machine, resume=resume, machine=machine)
-    return load_run(folder)
-
-
-def launch(function: Callable[..., None], *args: Any, machine: Machine, **kwargs: Any) -> None:
-    """Call `function(fabric, ...)` in as many processes as there are devices."""
-    from lightning_fabric import Fabric
-    from lightning_fabric.utilities.exceptions import MisconfigurationException
-
-    torchrun = "TORCHELASTIC_RUN_ID" in os.environ
-    several = machine.devices > 1 or torchrun
-    kind = ("ddp" if torchrun else "ddp_spawn") if several else "auto"
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*GPU available.*|.*srun.*")
-            fabric = Fabric(
-                accelerator="auto" if machine.device == "auto" else machine.device,
-                devices=machine.devices,
-                strategy=kind,
-                precision=machine.precision,  # type: ignore[arg-type]
-            )
-    except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise DialError(
-            wanted=f"a device '{machine.device}' with precision '{machine.precision}'",
-            got=str(error).splitlines()[0],
-            fix="use --device cpu, cuda, mps or auto, and --precision 32-true or bf16-mixed",
-        ) from error
-    fabric.launch(function, *args, **kwargs)
+    return runs.load(folder)
 
 
 def _choose(source: Domain, preset: str | None, options: dict[str, Any]) -> Settings:
@@ -138,68 +81,6 @@ def _choose(source: Domain, preset: str | None, options: dict[str, Any]) -> Sett
     chosen = settings.preset(preset, **given, options=own)
     methods.create(chosen.method, chosen.options)  # to hear of mistakes before images are read
     return chosen
-
-
-def _open_folder(
-    folder: Path, chosen: Settings, domains: tuple[Domain, Domain], *, resume: bool
-) -> Run | None:
-    """Begin the run's folder, or check that it holds this run; the run itself if it is finished."""
-    path = folder / "config.json"
-    config = {
-        "dial": dial.__version__,
-        "source": domains[0].name,
-        "target": domains[1].name,
-        "classes": list(require_labels(domains[0]).classes),
-        "settings": json.loads(json.dumps(chosen.to_dict(), default=repr)),
-        "python": sys.version.split()[0],
-        "torch": torch.__version__,
-    }
-    if not path.exists():
-        files.write_json(path, config)
-        return None
-    if not resume:
-        raise DialError(
-            wanted=f"a new folder for the run, or --resume to go on with the one in {folder}",
-            got=f"{folder}, which holds a run already",
-            fix="pass --resume, or another --out",
-        )
-    begun = json.loads(path.read_text())
-    same = ("source", "target", "classes", "settings")
-    if any(begun.get(key) != config[key] for key in same):
-        before = begun.get("settings", {}) | {k: begun.get(k) for k in ("source", "target")}
-        now = chosen.to_dict() | {"source": domains[0].name, "target": domains[1].name}
-        changed = [
-            f"{k} was {before.get(k)!r}, is {v!r}" for k, v in now.items() if before.get(k) != v
-        ]
-        raise DialError(
-            wanted=f"the settings that the run in {folder} began with",
-            got="; ".join(changed) or "other classes",
-            fix="resume with the same command, or start anew in another --out",
-        )
-    return load_run(folder) if (folder / "result.json").exists() else None
-
-
-def load_run(folder: str | os.PathLike[str]) -> Run:
-    """A finished run from its folder.
-
-    Raises:
-        DialError: no run there, or one that is not finished.
-    """
-    folder = Path(folder)
-    try:
-        result = json.loads((folder / "result.json").read_text())
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-    except OSError as error:
-        begun = (folder / "config.json").exists()
-        raise DialError(
-            wanted=f"a finished run in {folder}",
-            got="one that is not finished" if begun else "no run there",
-            fix="finish it with the command that began it and --resume"
-            if begun
-            else "check the path",
-        ) from error
-    model = models.load(folder / "model.safetensors")
-    return Run(folder, model, result, [json.loads(line) for line in lines])
 
 
 def _run(
@@ -343,7 +224,7 @@ def _batches(
 
 
 def _appends(trainee: methods.Trainee) -> bool:
-    return any(isinstance(module, dial.conversion.Appended) for module in trainee.modules())
+    return any(isinstance(module, Appended) for module in trainee.modules())
 
 
 def _accuracy(logits: Tensor, labels: Labels | None) -> float | None:

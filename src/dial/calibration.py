@@ -100,7 +100,6 @@ def _pool_input(
 
 
 def _inputs(model: nn.Module, loader: Iterable[Any]) -> Iterator[Tensor]:
-    anchor = next(model.parameters(), None)
     for batch in loader:
         images = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
         if not isinstance(images, Tensor):
@@ -109,4 +108,12 @@ def _inputs(model: nn.Module, loader: Iterable[Any]) -> Iterator[Tensor]:
                 got=f"a {type(batch).__name__}",
                 fix="pass a loader of images or of (images, ...) tuples",
             )
-        yield images if anchor is None else images.to(anchor.device)
+        yield to_network(images, model)
+
+
+def to_network(images: Tensor, model: nn.Module) -> Tensor:
+    """Images on the device of a network's parameters, and in their precision."""
+    anchor = next(model.parameters(), None)
+    if anchor is None:
+        return images
+    return images.to(anchor) if images.is_floating_point() else images.to(anchor.device)

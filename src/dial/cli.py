@@ -75,6 +75,143 @@ def check_command(
     raise typer.Exit(0 if report.ok else 2)
 
 
+@app.command("demo")
+def demo_command(
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs; a temporary one by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Adapt the embedded digits, end to end, with no download."""
+    from dial.demonstration import demonstrate
+
+    demonstrate(out=out, seed=seed, quiet=quiet)
+
+
+@app.command("adapt")
+def adapt_command(
+    source: Source,
+    target: Target,
+    *,
+    out: Annotated[Path, typer.Option(help="The run's folder.", show_default=False)],
+    preset: Annotated[
+        str | None, typer.Option(help="Settings to start from; follows the data by default.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="Adaptation method.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Network to adapt.")] = None,
+    weights: Annotated[str | None, typer.Option(help="auto, none, or a file.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Reference distribution of the DA-layers.")
+    ] = None,
+    entropy: Annotated[float | None, typer.Option(help="Weight of the target's entropy.")] = None,
+    warmup: Annotated[
+        float | None, typer.Option(help="Share of the training over which that weight grows.")
+    ] = None,
+    sparsity: Annotated[float | None, typer.Option(help="Weight of the L1 penalty.")] = None,
+    statistics: Annotated[
+        str | None, typer.Option(help="BatchNorm of methods without DA-layers: frozen or batch.")
+    ] = None,
+    passes: Annotated[
+        str | None, typer.Option(help="joint, or separate (less memory), for dial.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the source.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps, in place of epochs.")] = None,
+    batch_size: Annotated[
+        str | None, typer.Option(help="32+16 (source + target), or one total to share out.")
+    ] = None,
+    image_size: Annotated[int | None, typer.Option(help="Side of the images in pixels.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="steps, constant, cosine or inverse.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides everything random.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    devices: Annotated[int, typer.Option(help="Processes that share every batch.")] = 1,
+    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in the folder.")
+    ] = False,
+    data: Data = None,
+    cache_dir: Annotated[
+        Path | None, typer.Option(help="Folder for decoded images.", show_default=False)
+    ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Decode images each time they are used.")
+    ] = False,
+    unlabelled: Unlabelled = False,
+    skip_bad: SkipBad = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a classifier on SOURCE that works on TARGET."""
+    from dial.adaptation import adapt
+    from dial.engine import Interrupted
+
+    given = {key: value for key, value in locals().items() if key in _ADAPT_OPTIONS}
+    try:
+        run = adapt(source, target, out=out, use_cache=not no_cache, **given)
+    except Interrupted:
+        typer.echo(f"dial: stopped; go on with the same command and --resume ({out})", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps(run.result, indent=2))
+
+
+_ADAPT_OPTIONS = (
+    *(
+        "preset",
+        "method",
+        "backbone",
+        "weights",
+        "reference",
+        "entropy",
+        "warmup",
+        "sparsity",
+        "passes",
+    ),
+    *("statistics", "epochs", "steps", "batch_size", "image_size", "optimizer", "lr", "schedule"),
+    *("seed", "device", "devices", "precision", "resume", "data", "cache_dir", "unlabelled"),
+    *("skip_bad", "quiet"),
+)
+
+
+@list_app.command("methods")
+def list_methods(*, as_json: AsJson = False) -> None:
+    """Show the adaptation methods."""
+    from dial import methods
+
+    _list("method", methods.describe(), as_json=as_json)
+
+
+@list_app.command("backbones")
+def list_backbones(*, as_json: AsJson = False) -> None:
+    """Show the networks that can be adapted."""
+    from dial import backbones
+
+    _list("backbone", backbones.describe(), as_json=as_json)
+
+
+@list_app.command("references")
+def list_references(*, as_json: AsJson = False) -> None:
+    """Show the reference distributions."""
+    from dial import references
+
+    _list("reference", references.describe(), as_json=as_json)
+
+
+def _list(kind: str, entries: dict[str, str], *, as_json: bool) -> None:
+    from dial.listing import print_listing
+
+    rows = [{kind: name, "about": about} for name, about in entries.items()]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        print_listing(rows)
+
+
 @list_app.command("datasets")
 def list_datasets(*, as_json: AsJson = False) -> None:
     """Show the data sets that SOURCE and TARGET can name, with their domains."""

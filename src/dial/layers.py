@@ -12,7 +12,7 @@ from dial import references
 from dial.domains import DomainSpecific
 from dial.errors import DialError
 from dial.kernels import per_channel, widen
-from dial.references import Reference, Statistics
+from dial.references import Reference, Shared, Statistics, Tracking
 
 
 class DomainAlignment(DomainSpecific):
@@ -160,26 +160,26 @@ class DomainAlignment(DomainSpecific):
                 )
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self._remember(x, parts)
-        shared: dict[str, Any] = {"weight": self.weight, "bias": self.bias, "prior": self.prior}
+        shared = Shared(self.weight, self.bias, self.prior)
         # In eval mode a layer without statistics takes those of the batch, and keeps none.
-        running = [self._running(index) if self.training else None for index, _ in parts]
-        momentum = [self._count(index) if self.training else 0.0 for index, _ in parts]
+        tracking = [self._tracking(i) if self.training else Tracking(None, 0.0) for i, _ in parts]
         if len(parts) == 1:
-            return self.reference.align(x, running=running[0], momentum=momentum[0], **shared)
+            return self.reference.align(x, shared, tracking[0])
         sizes = [size for _, size in parts]
-        return self.reference.align_jointly(x, sizes, running=running, momentum=momentum, **shared)
+        return self.reference.align_jointly(x, sizes, shared, tracking)
 
     def _running(self, index: int) -> Statistics | None:
         if self.location is None or self.spread is None:
             return None
         return Statistics(self.location[index], self.spread[index])
 
-    def _count(self, index: int) -> float:
-        """Count a batch of a domain; the momentum that its statistics enter with."""
+    def _tracking(self, index: int) -> Tracking:
+        """Count a batch of a domain; its running statistics and the momentum it enters with."""
         self.num_batches_tracked[index] += 1
-        if self.momentum is not None:
-            return self.momentum
-        return 1.0 / float(self.num_batches_tracked[index])
+        momentum = self.momentum
+        if momentum is None:
+            momentum = 1.0 / float(self.num_batches_tracked[index])
+        return Tracking(self._running(index), momentum)
 
     def _remember(self, x: Tensor, parts: list[tuple[int, int]]) -> None:
         """Keep weak hold of each domain's input, for penalties on it in the same step.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dial import files
 from dial.backbones import Backbone, create
+from dial.calibration import to_network
 from dial.conversion import convert
 from dial.data.transforms import Preprocessing
 from dial.errors import DialError
@@ -91,6 +92,4 @@ def rebuild(
 def predict(network: nn.Module, batches: Any) -> Tensor:
     """Logits `(N, K)` of all images, on the CPU, in eval mode."""
     network.eval()
-    device = next(network.parameters()).device
-    parts = [network(images.to(device)).float().cpu() for images in batches]
-    return torch.cat(parts)
+    return torch.cat([network(to_network(images, network)).float().cpu() for images in batches])

@@ -18,6 +18,12 @@ def names(package: ModuleType) -> tuple[str, ...]:
     return tuple(sorted(name for name in modules if not name.startswith("_")))
 
 
+def describe(package: ModuleType) -> dict[str, str]:
+    """Every entry with the first line of its module's docstring."""
+    docs = {name: load(package, name).__doc__ or "" for name in names(package)}
+    return {name: text.partition("\n")[0] for name, text in docs.items()}
+
+
 def load(package: ModuleType, name: str) -> ModuleType:
     """The module behind an entry's name.
 

@@ -124,7 +124,7 @@ PRESETS: dict[str, Settings] = {
         optimizer="adam",
         lr=1e-3,
         weight_decay=0.0,
-        schedule="constant",
+        options={"entropy": 0.5, "warmup": 0.5},
     ),
 }
 

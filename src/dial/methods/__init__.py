@@ -34,7 +34,7 @@ def create(name: str, settings: Mapping[str, Any] | None = None) -> Method:
         DialError: no such method, or a setting that it does not have.
 
     >>> create("dial", {"entropy": 0.3})
-    Dial(reference='auto', entropy=0.3, sparsity=0.0, passes='auto')
+    Dial(reference='auto', entropy=0.3, warmup=0.0, sparsity=0.0, passes='auto')
     """
     chosen = {key: value for key, value in (settings or {}).items() if value is not None}
     known = [field.name for field in fields(kind(name))]
@@ -50,6 +50,4 @@ def create(name: str, settings: Mapping[str, Any] | None = None) -> Method:
 
 def describe() -> dict[str, str]:
     """Every method's name with one line about it."""
-    package = sys.modules[__name__]
-    docs = {name: registry.load(package, name).__doc__ or "" for name in names()}
-    return {name: text.partition("\n")[0] for name, text in docs.items()}
+    return registry.describe(sys.modules[__name__])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dial.calibration import calibrate
+from dial.calibration import calibrate, to_network
 from dial.conversion import Appended
 from dial.domains import use_domain
 from dial.errors import DialError
@@ -66,9 +66,9 @@ def _power(matrix: Tensor, exponent: float) -> Tensor:
 @torch.no_grad()
 def _features(trainee: Trainee, batches: Iterable[Tensor], domain: str) -> Tensor:
     trainee.eval()
-    device = next(trainee.parameters()).device
     with use_domain(trainee, domain):
-        return torch.cat([trainee(images.to(device)).features.float() for images in batches])
+        found = [trainee(to_network(images, trainee)).features.float() for images in batches]
+    return torch.cat(found)
 
 
 def _fit(features: Tensor, labels: Tensor, regularisation: float) -> tuple[Tensor, Tensor]:

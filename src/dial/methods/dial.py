@@ -36,6 +36,8 @@ class Dial(Method):
     """Reference distribution; 'auto' is anchored for pretrained networks and normal for others."""
     entropy: float = 0.2
     """Weight of the target's entropy."""
+    warmup: float = 0.0
+    """Share of the training over which the entropy's weight grows from nothing to its value."""
     sparsity: float = 0.0
     """Weight of the L1 penalty on centred activations."""
     passes: str = "auto"
@@ -55,7 +57,7 @@ class Dial(Method):
             return "anchored" if backbone.pretrained else "normal"
         return self.reference
 
-    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
+    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
         """All terms of one joint pass, or those of the source and then those of the target."""
         assert batch.target is not None  # noqa: S101 - needs_target
         joint = self.passes == "joint" or (self.passes == "auto" and batch.source.is_cuda)
@@ -67,7 +69,9 @@ class Dial(Method):
                 Output(*p) for p in zip(*(o.split([*sizes.values()]) for o in output), strict=True)
             )
             yield (
-                self._of_source(source, batch) | self._of_target(target) | self._penalty(trainee, 1)
+                self._of_source(source, batch)
+                | self._of_target(target, progress)
+                | self._penalty(trainee, 1)
             )
             return
         with use_domain(trainee, "source"):
@@ -75,13 +79,14 @@ class Dial(Method):
         yield self._of_source(source, batch) | self._penalty(trainee, 0.5)
         with use_domain(trainee, "target"):
             target = trainee(batch.target)
-        yield self._of_target(target) | self._penalty(trainee, 0.5)
+        yield self._of_target(target, progress) | self._penalty(trainee, 0.5)
 
     def _of_source(self, source: Output, batch: Batch) -> Terms:
         return {"cross_entropy": cross_entropy(source, batch.labels)}
 
-    def _of_target(self, target: Output) -> Terms:
-        return {"entropy": self.entropy * losses.entropy(target.logits)}
+    def _of_target(self, target: Output, progress: float) -> Terms:
+        grown = min(1.0, progress / self.warmup) if self.warmup else 1.0
+        return {"entropy": grown * self.entropy * losses.entropy(target.logits)}
 
     def _penalty(self, trainee: nn.Module, share: float) -> Terms:
         if not self.sparsity:

@@ -4,12 +4,27 @@ import sys
 
 from dial import registry
 from dial.errors import DialError
-from dial.references._interface import Reference, Statistics
+from dial.references._interface import Reference, Shared, Statistics, Tracking
 from dial.references.anchored import Anchored
 from dial.references.laplace import Laplace
 from dial.references.normal import Normal
 
-__all__ = ["Anchored", "Laplace", "Normal", "Reference", "Statistics", "resolve"]
+__all__ = [
+    "Anchored",
+    "Laplace",
+    "Normal",
+    "Reference",
+    "Shared",
+    "Statistics",
+    "Tracking",
+    "describe",
+    "resolve",
+]
+
+
+def describe() -> dict[str, str]:
+    """Every reference's name with one line about it."""
+    return registry.describe(sys.modules[__name__])
 
 
 def resolve(reference: "str | Reference", *, eps: float = 1e-5) -> Reference:

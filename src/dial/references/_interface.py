@@ -18,6 +18,28 @@ class Statistics(NamedTuple):
     spread: Tensor
 
 
+class Shared(NamedTuple):
+    """What a layer's domains have in common, `(C,)` each: the affine, and the pretrained prior."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+    prior: Statistics | None
+
+
+class Tracking(NamedTuple):
+    """A domain's running statistics, changed in place, and how far a batch moves them."""
+
+    running: Statistics | None
+    momentum: float
+
+    @torch.no_grad()
+    def update(self, batch: Statistics) -> None:
+        """Move the running statistics, where there are any, towards those of a batch."""
+        if self.running is not None:
+            for own, new in zip(self.running, batch, strict=True):
+                own.lerp_(new.to(own.dtype), self.momentum)
+
+
 class Reference(ABC):
     """A fixed distribution that a DA-layer maps the activations of every domain onto.
 
@@ -58,54 +80,21 @@ class Reference(ABC):
         location, spread = self.estimate(x)
         return Statistics(location.to(mean.dtype), spread.to(var.dtype))
 
-    def align(
-        self,
-        x: Tensor,
-        *,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        prior: Statistics | None,
-        running: Statistics | None,
-        momentum: float,
-    ) -> Tensor:
-        """`weight * (x - b) / s + bias` with the statistics of this batch of one domain.
-
-        Moves the `running` statistics, where there are any, towards those of the batch.
-        """
+    def align(self, x: Tensor, shared: Shared, tracking: Tracking) -> Tensor:
+        """`weight * (x - b) / s + bias` with the statistics of this batch of one domain."""
         wide = widen(x)
         statistics = self.estimate(wide)
-        update(running, self.tracked(statistics, x.numel() // x.shape[1]), momentum)
-        location, square = self.transform(statistics, prior)
-        factor = square.rsqrt() if weight is None else weight * square.rsqrt()
+        tracking.update(self.tracked(statistics, x.numel() // x.shape[1]))
+        location, square = self.transform(statistics, shared.prior)
+        factor = square.rsqrt() if shared.weight is None else shared.weight * square.rsqrt()
         y = (wide - per_channel(location, x)) * per_channel(factor, x)
-        if bias is not None:
-            y = y + per_channel(bias, x)
+        if shared.bias is not None:
+            y = y + per_channel(shared.bias, x)
         return y.to(x.dtype)
 
     def align_jointly(
-        self,
-        x: Tensor,
-        sizes: Sequence[int],
-        *,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        prior: Statistics | None,
-        running: Sequence[Statistics | None],
-        momentum: Sequence[float],
+        self, x: Tensor, sizes: Sequence[int], shared: Shared, tracking: Sequence[Tracking]
     ) -> Tensor:
         """`align` for a batch of several domains, one after the other in runs of `sizes`."""
-        parts = zip(x.split(list(sizes)), running, momentum, strict=True)
-        return torch.cat(
-            [
-                self.align(part, weight=weight, bias=bias, prior=prior, running=own, momentum=rate)
-                for part, own, rate in parts
-            ]
-        )
-
-
-@torch.no_grad()
-def update(running: Statistics | None, batch: Statistics, momentum: float) -> None:
-    """Move running statistics towards those of a batch, in place."""
-    if running is not None:
-        running.location.lerp_(batch.location.to(running.location.dtype), momentum)
-        running.spread.lerp_(batch.spread.to(running.spread.dtype), momentum)
+        parts = zip(x.split(list(sizes)), tracking, strict=True)
+        return torch.cat([self.align(part, shared, own) for part, own in parts])

@@ -1,7 +1,7 @@
 """References whose statistics are mean and variance: one fused pass for one or more domains."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial, reduce
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from dial import kernels, synchronisation
 from dial.pooling import MomentPool, Pool
-from dial.references._interface import Reference, Statistics, update
+from dial.references._interface import Reference, Shared, Statistics, Tracking
 
 
 class MomentReference(Reference):
@@ -43,74 +43,27 @@ class MomentReference(Reference):
         """The unbiased variance, which torch's BatchNorm tracks too."""
         return Statistics(statistics.location, statistics.spread * (count / (count - 1)))
 
-    def align(
-        self,
-        x: Tensor,
-        *,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        prior: Statistics | None,
-        running: Statistics | None,
-        momentum: float,
-    ) -> Tensor:
+    def align(self, x: Tensor, shared: Shared, tracking: Tracking) -> Tensor:
         """One domain's batch: fused, where this device has the kernels."""
         if not kernels.runs_fused(x):
-            return super().align(
-                x, weight=weight, bias=bias, prior=prior, running=running, momentum=momentum
-            )
-        return self.align_jointly(
-            x,
-            [len(x)],
-            weight=weight,
-            bias=bias,
-            prior=prior,
-            running=[running],
-            momentum=[momentum],
-        )
+            return super().align(x, shared, tracking)
+        return self.align_jointly(x, [len(x)], shared, [tracking])
 
     def align_jointly(
-        self,
-        x: Tensor,
-        sizes: Sequence[int],
-        *,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        prior: Statistics | None,
-        running: Sequence[Statistics | None],
-        momentum: Sequence[float],
+        self, x: Tensor, sizes: Sequence[int], shared: Shared, tracking: Sequence[Tracking]
     ) -> Tensor:
         """Every domain's part written into one output, with no copy of the batch."""
         if not kernels.runs_fused(x):
-            return super().align_jointly(
-                x,
-                sizes,
-                weight=weight,
-                bias=bias,
-                prior=prior,
-                running=running,
-                momentum=momentum,
-            )
+            return super().align_jointly(x, sizes, shared, tracking)
+        dense = kernels.dense_like(x, x)
+        weight, bias, prior = shared
         y: Tensor = _Aligned.apply(
-            kernels.dense_like(x, x),
-            weight,
-            bias,
-            tuple(sizes),
-            self.data_weight(prior),
-            partial(self.align_part, weight=weight, bias=bias, prior=prior),
-            zip(running, momentum, strict=True),
+            dense, weight, bias, tuple(sizes), self.data_weight(prior), self, prior, tracking
         )
         return y
 
     def align_part(
-        self,
-        y: Tensor,
-        x: Tensor,
-        running: Statistics | None,
-        momentum: float,
-        *,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        prior: Statistics | None,
+        self, y: Tensor, x: Tensor, shared: Shared, tracking: Tracking
     ) -> tuple[Tensor, Tensor, int]:
         """Write one domain's part into `y`; its location, inverse scale and values a channel.
 
@@ -121,9 +74,9 @@ class MomentReference(Reference):
         if synchronisation.processes() > 1:
             mean, var, count = synchronisation.pooled_moments(mean, var, count)
         batch = Statistics(mean, var)
-        update(running, self.tracked(batch, count), momentum)
-        location, square = self.transform(batch, prior)
-        kernels.affine_(y, x, location, square, weight, bias)
+        tracking.update(self.tracked(batch, count))
+        location, square = self.transform(batch, shared.prior)
+        kernels.affine_(y, x, location, square, shared.weight, shared.bias)
         return location, square.rsqrt(), count
 
 
@@ -143,19 +96,19 @@ class _Aligned(torch.autograd.Function):
         ctx: Any,
         x: Tensor,
         weight: Tensor | None,
-        _bias: Tensor | None,
+        bias: Tensor | None,
         sizes: tuple[int, ...],
         data_weight: float,
-        align_part: Callable[..., tuple[Tensor, Tensor, int]],
-        tracking: Iterable[tuple[Statistics | None, float]],
+        reference: MomentReference,
+        prior: Statistics | None,
+        tracking: Sequence[Tracking],
     ) -> Tensor:
         y = torch.empty_like(x)
         transforms: list[Tensor] = []
         ctx.counts = []
-        for target, source, (running, momentum) in zip(
-            y.split(sizes), x.split(sizes), tracking, strict=True
-        ):
-            location, inverse, count = align_part(target, source, running, momentum)
+        for target, source, own in zip(y.split(sizes), x.split(sizes), tracking, strict=True):
+            shared = Shared(weight, bias, prior)
+            location, inverse, count = reference.align_part(target, source, shared, own)
             transforms += [location, inverse]
             ctx.counts.append(count)
         ctx.save_for_backward(x, weight, *transforms)
@@ -188,4 +141,4 @@ class _Aligned(torch.autograd.Function):
         total0, total1 = (reduce(torch.add, terms) for terms in zip(*sums, strict=True))
         wants_weight, wants_bias = ctx.needs_input_grad[1:3]
         grads = total1 if wants_weight else None, total0 if wants_bias else None
-        return dx, *grads, None, None, None, None
+        return dx, *grads, *[None] * 5

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dial import kernels, selection
-from dial.references._interface import Reference, Statistics, update
+from dial.references._interface import Reference, Shared, Statistics, Tracking
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,14 @@ class Laplace(Reference):
         """The median, and the squared deviation."""
         return statistics.location, statistics.spread.square().clamp_min(self.eps)
 
-    def align(
-        self,
-        x: Tensor,
-        *,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        prior: Statistics | None,
-        running: Statistics | None,
-        momentum: float,
-    ) -> Tensor:
+    def align(self, x: Tensor, shared: Shared, tracking: Tracking) -> Tensor:
         """One domain's batch: fused, where this device has the kernels."""
         if not kernels.runs_fused(x):
-            return super().align(
-                x, weight=weight, bias=bias, prior=prior, running=running, momentum=momentum
-            )
+            return super().align(x, shared, tracking)
         wide = kernels.dense_like(kernels.widen(x), x)
+        weight, bias, _ = shared
         y, median, deviation = _Laplace.apply(wide, weight, bias, self.eps)
-        update(running, Statistics(median, deviation), momentum)
+        tracking.update(Statistics(median, deviation))
         return y.to(x.dtype)  # type: ignore[no-any-return]
 
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dial import kernels, synchronisation
-from dial.references._interface import Statistics
+from dial.references._interface import Shared, Statistics, Tracking
 from dial.references._moments import MomentReference
 
 
@@ -25,45 +25,22 @@ class Normal(MomentReference):
         """The mean, and `var + eps`."""
         return statistics.location, statistics.spread + self.eps
 
-    def align(
-        self,
-        x: Tensor,
-        *,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        prior: Statistics | None,
-        running: Statistics | None,
-        momentum: float,
-    ) -> Tensor:
+    def align(self, x: Tensor, shared: Shared, tracking: Tracking) -> Tensor:
         """Batch normalisation, by torch's own kernel where no other process shares the batch."""
         if synchronisation.processes() > 1:
-            return super().align(
-                x, weight=weight, bias=bias, prior=prior, running=running, momentum=momentum
-            )
-        mean, var = running or (None, None)
-        return F.batch_norm(
-            x, mean, var, weight, bias, training=True, momentum=momentum, eps=self.eps
-        )
+            return super().align(x, shared, tracking)
+        mean, var = tracking.running or (None, None)
+        weight, bias, _ = shared
+        return F.batch_norm(x, mean, var, weight, bias, True, tracking.momentum, self.eps)
 
     def align_part(
-        self,
-        y: Tensor,
-        x: Tensor,
-        running: Statistics | None,
-        momentum: float,
-        *,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        prior: Statistics | None,
+        self, y: Tensor, x: Tensor, shared: Shared, tracking: Tracking
     ) -> tuple[Tensor, Tensor, int]:
         """One domain's part of a joint batch, by the same kernel."""
         if synchronisation.processes() > 1:
-            return super().align_part(
-                y, x, running, momentum, weight=weight, bias=bias, prior=prior
-            )
-        mean, inverse = kernels.batch_norm_(
-            y, x, running, momentum, weight=weight, bias=bias, eps=self.eps
-        )
+            return super().align_part(y, x, shared, tracking)
+        weight, bias, _ = shared
+        mean, inverse = kernels.batch_norm_(y, x, *tracking, weight=weight, bias=bias, eps=self.eps)
         return mean, inverse, x.numel() // x.shape[1]
 
 

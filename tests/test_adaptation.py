@@ -1,0 +1,267 @@
+"""dial.adapt from end to end: files, resuming, processes, labels, watchdogs."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+import dial
+from dial import DialError, engine, methods
+from dial.data.transforms import Preprocessing
+
+CLASSES = ("circle", "square", "stripes")
+SETTINGS: dict[str, Any] = {
+    "backbone": "timm:test_resnet",
+    "weights": "none",
+    "image_size": 32,
+    "epochs": 2,
+    "batch_size": "8+4",
+    "lr": 0.01,
+    "quiet": True,
+}
+
+
+def picture(kind: str, generator: np.random.Generator, *, dark: bool) -> Image.Image:
+    """A 40x40 drawing of one of the classes, in the style of one of two domains."""
+    y, x = np.mgrid[:40, :40] - generator.integers(15, 25, size=2)[:, None, None]
+    radius = generator.integers(8, 14)
+    shape = {
+        "circle": x**2 + y**2 < radius**2,
+        "square": np.maximum(abs(x), abs(y)) < radius,
+        "stripes": (x // 4) % 2 == 0,
+    }[kind]
+    noise = generator.normal(0, 10, size=(40, 40, 3))
+    colour = np.where(shape[..., None], (60, 40, 90) if dark else (250, 220, 180), (20, 30, 10))
+    return Image.fromarray(np.clip(colour + noise, 0, 255).astype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("images")
+    generator = np.random.default_rng(0)
+    for domain, dark in (("bright", False), ("dark", True)):
+        for kind in CLASSES:
+            folder = root / domain / kind
+            folder.mkdir(parents=True)
+            for index in range(11):
+                picture(kind, generator, dark=dark).save(folder / f"{index}.png")
+    return root / "bright", root / "dark"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    return SETTINGS | {"cache_dir": str(tmp_path / "cache"), "out": tmp_path / "run"}
+
+
+@pytest.mark.parametrize("method", methods.names())
+def test_every_method_trains_and_leaves_a_run(
+    method: str, folders: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    run = dial.adapt(*folders, **settings | {"method": method})
+    folder = run.folder
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json", "metrics.jsonl", "last.ckpt", "model.safetensors", "result.json",
+    }  # fmt: skip
+    assert run.result["method"] == method
+    assert run.result["steps"] == 8
+    assert run.result["seconds"] > 0
+    assert 0 <= run.result["target_accuracy"] <= 1
+    assert [line["epoch"] for line in run.history] == [1, 2]
+    assert run.model.classes == CLASSES
+    assert not any(type(m).__module__.startswith("dial") for m in run.network.modules())
+    # The finished file gives the accuracy that the run reports.
+    images = torch.stack([_tensor(path, run.model.preprocessing) for path in _files(folders[1])])
+    labels = [CLASSES.index(path.parent.name) for path in _files(folders[1])]
+    with torch.no_grad():
+        right = (run.network(images).argmax(1) == torch.tensor(labels)).double().mean()
+    assert float(right) == pytest.approx(run.result["target_accuracy"])
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.png"))
+
+
+def _tensor(path: Path, preprocessing: Preprocessing) -> torch.Tensor:
+    """An image as the network wants it, by Pillow and NumPy alone."""
+    side = preprocessing.resize
+    image = Image.open(path).convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
+    start = round((side - preprocessing.size) / 2)
+    crop = np.asarray(image)[start : start + preprocessing.size, start : start + preprocessing.size]
+    x = (crop / 255 - np.array(preprocessing.mean)) / np.array(preprocessing.std)
+    return torch.from_numpy(x).permute(2, 0, 1).float()
+
+
+def test_shuffled_or_missing_labels_change_no_weight(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    weights = []
+    moved = tmp_path / "moved"
+    names = [path.parent.name for path in _files(folders[1])]
+    random.Random(1).shuffle(names)
+    for path, name in zip(_files(folders[1]), names, strict=True):
+        (moved / name).mkdir(parents=True, exist_ok=True)
+        (moved / name / f"{path.parent.name}-{path.name}").write_bytes(path.read_bytes())
+    for index, target in enumerate((folders[1], moved)):
+        run = dial.adapt(folders[0], target, **settings | {"out": tmp_path / f"run{index}"})
+        weights.append(load_file(run.folder / "model.safetensors"))
+    run = dial.adapt(*folders, **settings | {"out": tmp_path / "none"}, unlabelled=True)
+    assert run.result["target_accuracy"] is None
+    weights.append(load_file(run.folder / "model.safetensors"))
+    for other in weights[1:]:
+        assert all(torch.equal(weights[0][name], other[name]) for name in weights[0])
+
+
+def command(folders: tuple[Path, Path], settings: dict[str, Any], *more: str) -> list[str]:
+    options = [f"--{k.replace('_', '-')}={v}" for k, v in settings.items() if k != "quiet"]
+    main = "from dial.cli import main; main()"
+    return [sys.executable, "-c", main, "adapt", *map(str, folders), *options, *more]
+
+
+def test_killed_at_any_moment_and_resumed_it_ends_the_same(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings |= {"epochs": 6}
+    whole = dial.adapt(*folders, **settings | {"out": tmp_path / "whole"})
+    chance, kills = random.Random(0), 0
+    for _ in range(12):
+        process = subprocess.Popen(
+            command(folders, settings, "--resume"), stderr=subprocess.DEVNULL, env=_one_thread()
+        )
+        folder = settings["out"]
+        while process.poll() is None and not (folder / "config.json").exists():
+            time.sleep(0.01)
+        try:
+            process.wait(timeout=chance.uniform(0.2, 2.5))
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+        if kills >= 5:
+            break
+    assert kills >= 3
+    run = dial.adapt(*folders, **settings, resume=True)
+    assert run.history == whole.history
+    ours, theirs = (load_file(r.folder / "model.safetensors") for r in (run, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    skipped = ("seconds",)
+    assert {k: v for k, v in run.result.items() if k not in skipped} == {
+        k: v for k, v in whole.result.items() if k not in skipped
+    }
+
+
+def _one_thread() -> dict[str, str]:
+    import os
+
+    return os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def test_asked_to_stop_it_writes_a_checkpoint_and_says_how_to_go_on(
+    folders: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    settings |= {"epochs": 500}
+    process = subprocess.Popen(
+        command(folders, settings), stderr=subprocess.PIPE, text=True, env=_one_thread()
+    )
+    while not (settings["out"] / "last.ckpt").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "go on with the same command and --resume" in told
+    assert "Traceback" not in told
+    content = torch.load(settings["out"] / "last.ckpt", weights_only=True)
+    assert content["progress"]["step"] > 0
+
+
+@pytest.mark.parametrize("reference", ["normal", "epsilon"])
+def test_two_processes_with_half_the_batch_train_as_one_does(
+    reference: str, tmp_path: Path
+) -> None:
+    states = []
+    digits = Path("digits:mnist"), Path("digits:optdigits")
+    settings = {"steps": 20, "reference": reference, "optimizer": "sgd"}
+    settings |= {"device": "cpu", "precision": "64-true"}  # what differs is not rounding
+    for devices in (1, 2):
+        out = tmp_path / f"devices{devices}"
+        done = subprocess.run(
+            command(digits, settings | {"out": out, "devices": devices}),
+            capture_output=True,
+            text=True,
+            env=_one_thread(),
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        states.append(torch.load(out / "last.ckpt", weights_only=True)["trainee"])
+    for name, one in states[0].items():
+        if one.is_floating_point():
+            torch.testing.assert_close(states[1][name], one, atol=1e-4, rtol=1e-4)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(
+    folders: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    with pytest.raises(DialError, match=r"a finite loss, got .*nan.* with Dial; fix: try a lower"):
+        dial.adapt(*folders, **settings | {"lr": 1e30, "epochs": 50, "entropy": 1e30})
+
+
+def test_runs_that_exist_or_differ_are_not_overwritten(
+    folders: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    run = dial.adapt(*folders, **settings | {"epochs": 1})
+    with pytest.raises(DialError, match="which holds a run already; fix: pass --resume"):
+        dial.adapt(*folders, **settings | {"epochs": 1})
+    with pytest.raises(DialError, match=r"lr was 0\.01, is 0\.5"):
+        dial.adapt(*folders, **settings | {"epochs": 1, "lr": 0.5}, resume=True)
+    again = dial.adapt(*folders, **settings | {"epochs": 1}, resume=True)  # finished: no training
+    assert again.result == run.result
+    (run.folder / "result.json").unlink()
+    (run.folder / "last.ckpt").write_bytes(b"damaged")
+    with pytest.raises(DialError, match="a checkpoint of this run"):
+        dial.adapt(*folders, **settings | {"epochs": 1}, resume=True)
+    with pytest.raises(DialError, match=r"a finished run in .* got one that is not finished"):
+        dial.runs.load(run.folder)
+    with pytest.raises(DialError, match="got no run there"):
+        dial.runs.load(run.folder.parent / "nowhere")
+
+
+def test_wrong_settings_are_said_before_images_are_read(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    for changes, message in [
+        ({"method": "magic"}, "one of the methods adabn"),
+        ({"backbone": "magic"}, "one of the backbones"),
+        ({"preset": "magic"}, "one of the presets paper-alexnet"),
+        ({"lr": -1.0}, r"got lr=-1\.0"),
+        ({"momentum": 2.0}, "got momentum=2.0"),
+        ({"method": "source_only", "entropy": 0.1}, "settings of the method source_only"),
+        ({"device": "abacus"}, "a device 'abacus'"),
+        ({"batch_size": "many"}, "a batch size like 32"),
+    ]:
+        with pytest.raises(DialError, match=message):
+            dial.adapt(*folders, **settings | changes | {"out": tmp_path / message})
+
+
+def test_collapse_is_told_with_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    from dial.adaptation import _judge
+    from dial.console import Reporter
+
+    logits = torch.zeros(100, 10)
+    logits[:, 3] = 1
+    record = _judge(logits, None, Reporter(quiet=False, title=""))
+    assert record == {"target_classes_predicted": 1}
+    assert "collapsed into 1 of 10 classes, 100% of them into one" in capsys.readouterr().err
+
+
+def test_progress_is_plain_data() -> None:
+    assert json.loads(json.dumps(vars(engine.Progress()))) == vars(engine.Progress())
