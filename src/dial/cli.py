@@ -122,6 +122,10 @@ def adapt_command(
         str | None, typer.Option(help="32+16 (source + target), or one total to share out.")
     ] = None,
     image_size: Annotated[int | None, typer.Option(help="Side of the images in pixels.")] = None,
+    align_logits: Annotated[
+        bool | None,
+        typer.Option(help="DA-layer behind the classifier too, or not.", show_default=False),
+    ] = None,
     optimizer: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
     schedule: Annotated[
@@ -172,7 +176,17 @@ _ADAPT_OPTIONS = (
         "sparsity",
         "passes",
     ),
-    *("statistics", "epochs", "steps", "batch_size", "image_size", "optimizer", "lr", "schedule"),
+    *(
+        "statistics",
+        "epochs",
+        "steps",
+        "batch_size",
+        "image_size",
+        "align_logits",
+        "optimizer",
+        "lr",
+        "schedule",
+    ),
     *("seed", "device", "devices", "precision", "resume", "data", "cache_dir", "unlabelled"),
     *("skip_bad", "quiet"),
 )

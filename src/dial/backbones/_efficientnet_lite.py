@@ -6,8 +6,6 @@ from pathlib import Path
 from dial.backbones import _weights
 from dial.backbones._interface import Backbone
 
-ALIGN_LOGITS = False
-
 
 def create(number: int, *, num_classes: int, weights: str | Path) -> Backbone:
     """The network of the family with this number, 0 to 2."""
@@ -32,7 +30,7 @@ def create(number: int, *, num_classes: int, weights: str | Path) -> Backbone:
     return Backbone.of(
         network,
         name=f"efficientnet_lite{number}",
-        append_after=("classifier",) if ALIGN_LOGITS else (),
+        append_after=("classifier",),
         **started,
     )
 
