@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from dial import DialError
+from dial import DialError, backbones
 from dial.backbones import _weights
 
 
@@ -161,3 +161,10 @@ def test_network_weights_are_random_where_none_are_asked_for() -> None:
     started = _weights.start(net, "none", classifier="head", public=lambda: Path("missing.pth"))
     assert started == {"pretrained": False, "new": ()}
     assert torch.equal(net.state_dict()["body.weight"], before)
+
+
+def test_a_new_classifier_starts_small() -> None:
+    """timm's own start gives logits that fine-tuning does not survive."""
+    classifier = backbones.create("efficientnet_lite0", num_classes=31).network.classifier
+    assert 0.008 < float(classifier.weight.detach().std()) < 0.012
+    assert not classifier.bias.detach().any()
