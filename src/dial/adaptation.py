@@ -144,10 +144,10 @@ def _run(
     if not fabric.is_global_zero:
         return
     assert source.labels is not None  # noqa: S101 - checked before training
-    order = EvaluationBatches(source.pixels, preprocessing=preprocessing, by_content=True).rows
+    labelled = images(source.pixels, by_content=True)
     every = Images(
-        images(source.pixels, by_content=True),
-        torch.from_numpy(source.labels.indices[order]),
+        labelled,
+        torch.from_numpy(source.labels.indices[labelled.rows]),
         images(target.pixels, by_content=True),
     )
     append_after = tuple(backbone.append_after) if _appends(trainee) else ()
