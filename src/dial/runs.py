@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import dial
 from dial import files, models
 from dial.data.domain import Domain, require_labels
+from dial.data.pixels import Bytes
+from dial.data.transforms import centre
 from dial.errors import DialError
 from dial.settings import Settings
+
+_SAMPLES = "samples.safetensors"
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,28 @@ class Run:
     def network(self) -> nn.Module:
         """The target's predictor, a plain network in eval mode."""
         return self.model.network
+
+    def samples(self) -> Tensor:
+        """Some of the target's images, `(n, C, size, size)`, as the network takes them."""
+        from safetensors.torch import load as from_bytes
+
+        try:
+            pixels = from_bytes((self.folder / _SAMPLES).read_bytes())["pixels"]
+        except (OSError, ValueError, KeyError) as error:
+            raise DialError(
+                wanted=f"images of the target in {self.folder / _SAMPLES}",
+                got=f"{type(error).__name__}: {error}",
+                fix="name a folder of images with --images",
+            ) from error
+        return centre(pixels.numpy(), preprocessing=self.model.preprocessing)
+
+
+def keep_samples(folder: Path, pixels: Bytes) -> None:
+    """Put images of the target, `(n, side, side, channels)`, beside the run, to try exports on."""
+    from safetensors.torch import save as to_bytes
+
+    data = to_bytes({"pixels": torch.from_numpy(pixels).contiguous()})
+    files.write(folder / _SAMPLES, lambda out: out.write(data))
 
 
 def begin(
