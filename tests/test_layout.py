@@ -21,7 +21,7 @@ ORDER = [
     ["engine", "models", "machine"],
     ["runs"],
     ["adaptation"],
-    ["demonstration"],
+    ["demonstration", "benchmarking"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
