@@ -60,11 +60,6 @@ class Cell:
         return settings.preset(self.preset, **fields, options=options)
 
 
-def folder_of(out: Path, task: str, row: str, seed: int) -> Path:
-    """Where a cell's run is kept."""
-    return out / "runs" / task / row / f"seed-{seed}"
-
-
 def plan(
     benchmark: Benchmark,
     *,
@@ -83,7 +78,7 @@ def plan(
     preset = preset or benchmark.preset
     settings.preset(preset, **chosen)  # to hear of mistakes before anything runs
     return [
-        Cell(task, row, seed, folder_of(out, task.key, row.name, seed), preset, chosen)
+        Cell(task, row, seed, out / "runs" / task.key / row.name / f"seed-{seed}", preset, chosen)
         for seed in seeds
         for task in tasks
         for row in rows
@@ -125,29 +120,26 @@ def read_seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def check_settings(cells: Sequence[Cell], results: Sequence[Mapping[str, Any]], out: Path) -> None:
+def check_settings(cells: Sequence[Cell], out: Path) -> None:
     """Refuse to mix runs of different settings in one table.
 
     Raises:
-        DialError: names a cell that is there, and what it was run with.
+        DialError: names a cell that was begun, and what it was run with.
     """
     if not cells:
         return
-    ours = {(c.task.key, c.row.name, c.seed): c for c in cells}
-    shared = _plain(cells[0].settings())
-    for result in results:
-        place = (result["task"], result["row"], result["seed"])
-        cell = ours.get(place)
-        wanted = _plain(cell.settings()) if cell else shared
-        before = _known(result["settings"])
+    ours = {cell.folder: cell for cell in cells}
+    for path in sorted((out / "runs").glob("*/*/seed-*/config.json")):
+        before = _known(json.loads(path.read_text())["settings"])
+        cell = ours.get(path.parent, cells[0])
         changed = [
             f"{key} was {before.get(key)!r}, is {value!r}"
-            for key, value in wanted.items()
-            if before.get(key) != value and (cell or key not in PER_CELL)
+            for key, value in _plain(cell.settings()).items()
+            if before.get(key) != value and (path.parent in ours or key not in PER_CELL)
         ]
         if changed:
             raise DialError(
-                wanted=f"the settings that the cell in {folder_of(out, *place)} was run with",
+                wanted=f"the settings that the cell in {path.parent} was run with",
                 got="; ".join(changed),
                 fix="give the same settings, or another --out",
             )
@@ -155,7 +147,7 @@ def check_settings(cells: Sequence[Cell], results: Sequence[Mapping[str, Any]], 
 
 def _known(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Stored settings, with today's defaults for what did not exist when they were stored."""
-    return _plain(Settings()) | {"options": {}} | dict(stored)
+    return _plain(Settings()) | dict(stored)
 
 
 def _plain(chosen: Settings) -> dict[str, Any]:

@@ -166,7 +166,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     for benchmark in (
         Benchmark(
             "office31",
-            "Office-31, Table 1 of the paper",
+            "Office-31 (Table 1 of the paper)",
             "efficientnet_lite0",
             _OFFICE_TASKS,
             (_SOURCE_ONLY, *_BASELINES, _DIAL, *_VARIANTS),
@@ -174,7 +174,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
         Benchmark(
             "office31-ablation",
-            "Office-31, Table 2 of the paper: references, with and without entropy",
+            "Office-31, ablation (Table 2 of the paper)",
             "efficientnet_lite0",
             _OFFICE_TASKS,
             _ablation(anchored=True),
@@ -190,7 +190,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
         Benchmark(
             "digits-ablation",
-            "Embedded digits: references, with and without entropy",
+            "Embedded digits, ablation",
             "digits_cnn",
             _DIGITS_TASKS,
             # Trained from scratch, so that Anchored would be BN once more.

@@ -1,16 +1,17 @@
 """The files of a grid that people read, made anew from the results."""
 
 from collections.abc import Sequence
+from operator import methodcaller
 from pathlib import Path
 
 from dial import files
-from dial.benchmarking import tables
+from dial.benchmarking import figure, page, tables
 from dial.benchmarking.grids import Benchmark, Row, Task
 from dial.benchmarking.results import Result
 
 
-class Files:
-    """`table.md`, `table.csv` and `table.tex` in the folder of a grid."""
+class Publication:
+    """Tables, the figure of an ablation, and the page, in the folder of a grid."""
 
     def __init__(
         self, out: Path, benchmark: Benchmark, *, rows: Sequence[Row], tasks: Sequence[Task]
@@ -21,13 +22,23 @@ class Files:
         """Of what there is, with lines and columns for what was asked for."""
         return tables.tabulate(self.benchmark, results, rows=self.rows, tasks=self.tasks)
 
-    def write_table(self, results: Sequence[Result]) -> None:
-        """What is cheap enough to be written after each cell."""
+    def write_tables(self, results: Sequence[Result]) -> None:
+        """`table.md`, `table.csv` and `table.tex`: cheap enough to be written after each cell."""
         table = self.table(results)
-        files.write_text(self.out / "table.md", tables.markdown(table))
+        note = (
+            "Accuracy on the target in percent at the last epoch, mean and deviation over the "
+            f"seeds {page.seeds(results)}: `{page.command(self.benchmark, results)}`"
+        )
+        files.write_text(self.out / "table.md", f"{tables.markdown(table)}\n{note}\n")
         files.write_text(self.out / "table.csv", tables.as_csv(table))
         files.write_text(self.out / "table.tex", tables.latex(table))
 
     def write_all(self, results: Sequence[Result]) -> None:
-        """Everything, when the grid is through."""
-        self.write_table(results)
+        """The tables, `figure.svg` and `figure.png` of an ablation, and `index.html`."""
+        self.write_tables(results)
+        table = self.table(results)
+        images = figure.render(table) if self.benchmark.ablation else {}
+        for kind, content in images.items():
+            files.write(self.out / f"figure.{kind}", methodcaller("write", content))
+        made = page.render(self.benchmark, results, table, svg=images.get("svg"))
+        files.write_text(self.out / "index.html", made)

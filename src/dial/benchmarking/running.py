@@ -11,9 +11,10 @@ from typing import Any
 from dial import backbones
 from dial.adaptation import adapt
 from dial.benchmarking import cells as planning
-from dial.benchmarking import files_of_grid, grids, results
+from dial.benchmarking import grids, results
 from dial.benchmarking.cells import Cell
 from dial.benchmarking.progress import GridProgress
+from dial.benchmarking.publication import Publication
 from dial.benchmarking.tables import Table
 from dial.data.domain import Domain, require_labels
 from dial.datasets import open_domain
@@ -68,7 +69,8 @@ def bench(
     benchmark, folder = grids.get(name), Path(out)
     chosen_tasks, rows = benchmark.choose_tasks(tasks), benchmark.choose_rows(methods)
     results.check_folder(folder, benchmark)
-    files = files_of_grid.Files(folder, benchmark, rows=rows, tasks=chosen_tasks)
+    asked = ((), ()) if tables_only else (rows, chosen_tasks)
+    publication = Publication(folder, benchmark, rows=asked[0], tasks=asked[1])
     failed: dict[str, str] = {}
     if not tables_only:
         planned = planning.plan(
@@ -81,15 +83,15 @@ def bench(
             given=given,
         )
         share = planning.take_shard(planned, shard)
-        planning.check_settings(planned, results.gather(folder, benchmark), folder)
-        failed = _run(share, files, data=data, quiet=quiet, machine=machine or {})
-    found = results.publish(folder, benchmark, files.write_all)
-    return Outcome(files.table(found), found, failed)
+        planning.check_settings(planned, folder)
+        failed = _run(share, publication, data=data, quiet=quiet, machine=machine or {})
+    found = results.publish(folder, benchmark, publication.write_all)
+    return Outcome(publication.table(found), found, failed)
 
 
 def _run(
     cells: Sequence[Cell],
-    files: files_of_grid.Files,
+    publication: Publication,
     *,
     data: str | Path | None,
     quiet: bool,
@@ -110,26 +112,30 @@ def _run(
             bar.begin(cell.title)
             started = time.perf_counter()
             try:
-                run = adapt(
-                    cell.task.source,
-                    cell.task.target,
-                    out=cell.folder,
-                    preset=cell.preset,
-                    resume=True,
-                    data=data,
-                    quiet=True,
-                    **cell.options(),
-                    **machine,
-                )
+                accuracy = _train(cell, machine | {"data": data})
             except DialError as error:
                 failed[cell.title] = str(error)
                 bar.failed(cell.title, str(error))
                 continue
             _drop_checkpoint(cell)
-            results.publish(files.out, files.benchmark, files.write_table)
-            accuracy = run.result["target_accuracy"]
+            results.publish(publication.out, publication.benchmark, publication.write_tables)
             bar.finished(cell.title, accuracy=accuracy, seconds=time.perf_counter() - started)
     return failed
+
+
+def _train(cell: Cell, machine: dict[str, Any]) -> float:
+    """Run a cell from where it was left; its accuracy at the last epoch."""
+    run = adapt(
+        cell.task.source,
+        cell.task.target,
+        out=cell.folder,
+        preset=cell.preset,
+        resume=True,
+        quiet=True,
+        **cell.options(),
+        **machine,
+    )
+    return float(run.result["target_accuracy"])
 
 
 def _drop_checkpoint(cell: Cell) -> None:

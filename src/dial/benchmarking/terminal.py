@@ -33,10 +33,6 @@ def print_outcome(outcome: Outcome, out: Path, *, console: Console | None = None
             shown.add_row(*map(Text, table.names(line)), *values)
         shown.add_section()
     console.print(shown)
-    if outcome.results:
-        cells = len(outcome.results)
-        console.print(
-            Text(f"{cells} cells; results, tables and runs: {out}"), soft_wrap=True, highlight=False
-        )
-    else:
-        console.print(Text(f"no finished cells in {out}"), soft_wrap=True, highlight=False)
+    count = len(outcome.results)
+    told = f"{count} finished {'cell' if count == 1 else 'cells'}; runs, results and tables: {out}"
+    console.print(Text(told), soft_wrap=True)
