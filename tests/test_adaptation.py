@@ -139,6 +139,19 @@ def test_asked_to_stop_it_writes_a_checkpoint_and_says_how_to_go_on(
     assert content["progress"]["step"] > 0
 
 
+def test_asked_to_stop_after_the_last_step_it_stops_too(
+    folders: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings |= {"epochs": 1}
+    with monkeypatch.context() as patch:
+        stop = lambda *_: signal.raise_signal(signal.SIGTERM)  # noqa: E731
+        patch.setattr("dial.console.Reporter.epoch", stop)
+        with pytest.raises(engine.Interrupted):
+            dial.adapt(*folders, **settings)
+    assert not (settings["out"] / "result.json").exists()
+    assert dial.adapt(*folders, **settings, resume=True).result["steps"] == 4
+
+
 @pytest.mark.parametrize("reference", ["normal", "epsilon"])
 def test_two_processes_with_half_the_batch_train_as_one_does(
     reference: str, tmp_path: Path

@@ -22,7 +22,7 @@ ORDER = [
     ["runs"],
     ["adaptation", "prediction"],
     ["exporting"],
-    ["demonstration"],
+    ["demonstration", "benchmarking"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

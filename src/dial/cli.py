@@ -347,6 +347,85 @@ def list_datasets(*, as_json: AsJson = False) -> None:
         print_listing(rows)
 
 
+@app.command("bench")
+def bench_command(
+    name: Annotated[
+        str, typer.Argument(help="office31, office31-ablation, digits or digits-ablation.")
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="Folder of the runs and tables.", show_default=False)],
+    data: Data = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Transfers to run, like A-W,amazon-dslr; all by default.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Rows to run, by name, with commas between them.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, each a run of every row.")] = "0,1,2",
+    preset: Annotated[
+        str | None, typer.Option(help="Settings to start from; follows the benchmark by default.")
+    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="Network to adapt.")] = None,
+    weights: Annotated[str | None, typer.Option(help="auto, none, or a file.")] = None,
+    image_size: Annotated[int | None, typer.Option(help="Side of the images in pixels.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the source.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps, in place of epochs.")] = None,
+    batch_size: Annotated[
+        str | None, typer.Option(help="32+16 (source + target), or one total to share out.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="i/n: run the i-th of n shares of the grid.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Threads that make batches.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    cache_dir: Annotated[
+        Path | None, typer.Option(help="Folder for decoded images.", show_default=False)
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Run nothing; make the tables of what is there.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a grid of transfers, methods and seeds, and show it beside the paper's tables."""
+    from dial.benchmarking import bench
+    from dial.benchmarking.terminal import print_outcome
+    from dial.engine import Interrupted
+
+    try:
+        outcome = bench(
+            name,
+            out=out,
+            data=data,
+            tasks=tasks,
+            methods=methods,
+            seeds=seeds,
+            preset=preset,
+            shard=shard,
+            tables_only=tables,
+            quiet=quiet,
+            machine={"workers": workers, "device": device, "cache_dir": cache_dir},
+            backbone=backbone,
+            weights=weights,
+            image_size=image_size,
+            epochs=epochs,
+            steps=steps,
+            batch_size=batch_size,
+            lr=lr,
+        )
+    except (Interrupted, KeyboardInterrupt):
+        typer.echo(f"dial: stopped; go on with the same command ({out})", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps({"results": outcome.results, "failed": outcome.failed}, indent=2))
+    else:
+        print_outcome(outcome, out)
+    for cell, reason in outcome.failed.items():
+        _complain(f"{cell}: {reason}")
+    raise typer.Exit(2 if outcome.failed else 0)
+
+
 def _complain(message: str) -> None:
     typer.echo(f"dial: error: {message}", err=True)
 

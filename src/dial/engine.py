@@ -113,6 +113,8 @@ def fit(
             progress.sums, progress.counted = {}, 0
             progress.seconds += time.perf_counter() - started
             save()
+        if stop:  # asked while the last epoch was judged: what comes after training is left too
+            raise Interrupted
     return progress
 
 

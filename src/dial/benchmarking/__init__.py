@@ -1,0 +1,5 @@
+"""Benchmarks: a grid of task, method and seed, run cell by cell, and its tables."""
+
+from dial.benchmarking.running import Outcome, bench
+
+__all__ = ["Outcome", "bench"]

@@ -1,0 +1,177 @@
+"""Run a benchmark's grid: what is missing, cell by cell, and the files after each."""
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dial import backbones
+from dial.adaptation import adapt
+from dial.benchmarking import cells as planning
+from dial.benchmarking import grids, results
+from dial.benchmarking.cells import Cell
+from dial.benchmarking.progress import GridProgress
+from dial.benchmarking.publication import Publication
+from dial.benchmarking.tables import Table
+from dial.data.domain import Domain, require_labels
+from dial.datasets import open_domain
+from dial.engine import Interrupted
+from dial.errors import DialError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a grid has come to: its table, the finished cells, and why others failed."""
+
+    table: Table
+    results: list[results.Result]
+    failed: dict[str, str]
+
+
+def bench(
+    name: str,
+    *,
+    out: str | Path,
+    data: str | Path | None = None,
+    tasks: str | None = None,
+    methods: str | None = None,
+    seeds: str = "0,1,2",
+    preset: str | None = None,
+    shard: str | None = None,
+    tables_only: bool = False,
+    quiet: bool = False,
+    machine: dict[str, Any] | None = None,
+    **given: Any,
+) -> Outcome:
+    """Run what is missing of a benchmark's grid in the folder `out`, and write its tables.
+
+    Args:
+        name: of the benchmark.
+        out: folder of the runs, of `results.jsonl` and of the tables.
+        data: folder that holds the known data sets.
+        tasks: those to run, like `A-W,amazon-dslr`; all by default.
+        methods: rows to run, by name; by default all but those that run on request.
+        seeds: like `0,1,2`.
+        preset: settings to start from; by default the benchmark's, or the backbone's own.
+        shard: `i/n`, to run the i-th of n shares of the cells.
+        tables_only: run nothing, gather what is there.
+        quiet: show no progress.
+        machine: `device`, `workers`, `cache_dir`, ... of `dial.adapt`.
+        given: fields of `Settings` in place of the preset's.
+
+    Raises:
+        DialError: something wrong with what was asked for. A cell that fails does not raise.
+        Interrupted: somebody asked to stop; the same call goes on.
+    """
+    benchmark, folder = grids.get(name), Path(out)
+    chosen_tasks, rows = benchmark.choose_tasks(tasks), benchmark.choose_rows(methods)
+    results.check_folder(folder, benchmark)
+    asked = ((), ()) if tables_only else (rows, chosen_tasks)
+    publication = Publication(folder, benchmark, rows=asked[0], tasks=asked[1])
+    failed: dict[str, str] = {}
+    if not tables_only:
+        planned = planning.plan(
+            benchmark,
+            out=folder,
+            tasks=chosen_tasks,
+            rows=rows,
+            seeds=planning.read_seeds(seeds),
+            preset=preset,
+            given=given,
+        )
+        share = planning.take_shard(planned, shard)
+        planning.check_settings(planned, folder)
+        failed = _run(share, publication, data=data, quiet=quiet, machine=machine or {})
+    found = results.publish(folder, benchmark, publication.write_all)
+    return Outcome(publication.table(found), found, failed)
+
+
+def _run(
+    cells: Sequence[Cell],
+    publication: Publication,
+    *,
+    data: str | Path | None,
+    quiet: bool,
+    machine: dict[str, Any],
+) -> dict[str, str]:
+    """Run the cells that have no result; why those failed that did."""
+    missing = [cell for cell in cells if not cell.finished]
+    for cell in cells:
+        if cell.finished:
+            _drop_checkpoint(cell)
+    if not missing:
+        return {}
+    domains = _open(missing, data)
+    failed: dict[str, str] = {}
+    costs = [_cost(cell, domains) for cell in missing]
+    with _terminable(), GridProgress(costs, done=len(cells) - len(missing), quiet=quiet) as bar:
+        for cell in missing:
+            bar.begin(cell.title)
+            started = time.perf_counter()
+            try:
+                accuracy = _train(cell, machine | {"data": data})
+            except DialError as error:
+                failed[cell.title] = str(error)
+                bar.failed(cell.title, str(error))
+                continue
+            _drop_checkpoint(cell)
+            results.publish(publication.out, publication.benchmark, publication.write_tables)
+            bar.finished(cell.title, accuracy=accuracy, seconds=time.perf_counter() - started)
+    return failed
+
+
+def _train(cell: Cell, machine: dict[str, Any]) -> float:
+    """Run a cell from where it was left; its accuracy at the last epoch."""
+    run = adapt(
+        cell.task.source,
+        cell.task.target,
+        out=cell.folder,
+        preset=cell.preset,
+        resume=True,
+        quiet=True,
+        **cell.options(),
+        **machine,
+    )
+    return float(run.result["target_accuracy"])
+
+
+def _drop_checkpoint(cell: Cell) -> None:
+    """A finished cell is never resumed, and its checkpoint is several times its model."""
+    (cell.folder / "last.ckpt").unlink(missing_ok=True)
+
+
+def _open(cells: Sequence[Cell], data: str | Path | None) -> dict[str, Domain]:
+    """All domains, to hear once and at the start of what every cell would fail from."""
+    names = dict.fromkeys(name for cell in cells for name in (cell.task.source, cell.task.target))
+    domains = {name: open_domain(name, data=data) for name in names}
+    chosen = cells[0].settings()
+    classes = require_labels(domains[cells[0].task.source]).classes
+    backbones.create(chosen.backbone, num_classes=len(classes), weights=chosen.weights)
+    return domains
+
+
+def _cost(cell: Cell, domains: dict[str, Domain]) -> float:
+    """How long it takes, in any unit: by its steps, or by the source's images."""
+    chosen = cell.settings()
+    return float(chosen.steps or chosen.epochs * len(domains[cell.task.source].images))
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM stops the grid as Ctrl-C does, also while no training is under way."""
+
+    def stop(number: int, frame: Any) -> None:  # noqa: ARG001
+        raise Interrupted
+
+    try:
+        former = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread, where signals do not arrive
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
