@@ -204,6 +204,12 @@ def _batches(
     machine: Machine,
 ) -> Batches:
     assert source.labels is not None  # noqa: S101 - checked before training
+    if len(target.pixels) == 1:
+        raise DialError(
+            wanted="a target of 2 or more images",
+            got="1",
+            fix="add images; a domain is adapted to by the statistics of many",
+        )
     batches = Batches(
         source.pixels,
         source.labels,

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -430,6 +431,14 @@ def _complain(message: str) -> None:
     typer.echo(f"dial: error: {message}", err=True)
 
 
+def _what_came(error: Exception) -> str:
+    """The value of an option that could not be read; the parser's message leaves it out."""
+    options = getattr(getattr(error, "param", None), "opts", [])
+    words = [part for word in sys.argv[1:] for part in word.split("=", maxsplit=1)]
+    values = [after for word, after in pairwise(words) if word in options]
+    return f", got {values[-1]!r}" if values else ""
+
+
 def main() -> None:
     """Run the command; a user's mistake ends with one message and exit code 2, no traceback."""
     try:
@@ -439,7 +448,7 @@ def main() -> None:
         code = 2
     except typer.TyperException as error:  # an argument that cannot be read
         if error.format_message():  # `dial` alone has shown its help already
-            _complain(error.format_message())
+            _complain(error.format_message() + _what_came(error))
         code = 2
     except typer.Abort:
         code = 130

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dial import models
+from dial import files, models
 from dial.data.domain import Domain, ImageFiles, Labels
 from dial.data.evaluation import EvaluationBatches, stream_files
 from dial.data.folders import shown
@@ -59,7 +59,7 @@ class Predictions:
 
     model: models.Model
     domains: Sequence[Domain]
-    device: str = "auto"
+    device: torch.device
     quiet: bool = True
     bad: dict[Path, str] = field(default_factory=dict)
     """Files that could not be read so far, and why."""
@@ -70,7 +70,7 @@ class Predictions:
 
     def batches(self) -> Iterator[tuple[list[str], Tensor]]:
         """Names and logits `(n, K)`, batch by batch."""
-        network = self.model.network.eval().to(_device(self.device))
+        network = self.model.network.eval().to(self.device)
         for domain in self.domains:
             for names, images in self.images(domain):
                 if names:
@@ -124,7 +124,7 @@ def predict(
         DialError: something in `images` does not exist or holds no image.
     """
     domains = [open_domain(item, data=data, unlabelled=True) for item in images]
-    return Predictions(run.model, domains, device=device, quiet=quiet)
+    return Predictions(run.model, domains, _device(device), quiet)
 
 
 def evaluate(
@@ -150,7 +150,7 @@ def evaluate(
             fix="sort them into class folders, or use `dial predict`, which needs no labels",
         )
     labels = domain.labels.onto(run.model.classes)
-    predictions = Predictions(run.model, [domain], device=device, quiet=quiet)
+    predictions = Predictions(run.model, [domain], _device(device), quiet)
     found = {
         name: best
         for names, logits in predictions.batches()
@@ -226,16 +226,11 @@ def _opened(file: Path | None) -> Iterator[TextIO]:
             yield out
         partial.replace(file)
     except DialError:  # nothing could be predicted, so nothing would be lost
-        partial.unlink()
+        partial.unlink(missing_ok=True)
         raise
     except OSError as error:
-        raise DialError(
-            wanted=f"to write {file}",
-            got=error.strerror or str(error),
-            fix=f"free some space or name another file; rows so far are in {partial}"
-            if partial.exists()
-            else "name a file in a folder that can be written to",
-        ) from error
+        rest = f"the rows so far are in {partial}" if partial.is_file() else ""
+        raise files.unwritable(file, error, rest=rest) from error
 
 
 def _named(names: list[str], logits: Tensor, classes: Sequence[str]) -> Iterator[Prediction]:
