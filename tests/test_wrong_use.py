@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -269,9 +270,8 @@ def test_a_disk_that_is_full_loses_nothing_that_was_there(
     mount(small_disk, "remount,size=64m")
     assert call("adapt", *pair, "--out", out, *QUICK, "--resume").code == 0
     kept = (out / "model.safetensors").read_bytes()
-    with pytest.raises(OSError, match="No space left"), (small_disk / "filler").open("wb") as file:
-        while True:
-            file.write(bytes(1 << 20))
+    with suppress(OSError):  # until nothing is left
+        (small_disk / "filler").write_bytes(bytes(64 << 20))
     refused(call("export", out, small_disk / "x.safetensors"), "No space left on device")
     assert (out / "model.safetensors").read_bytes() == kept
     assert not (small_disk / "x.safetensors").exists()
