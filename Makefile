@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check bench docs clean
 
 setup: $(READY)
 
@@ -27,6 +27,9 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.layers
 	$(BIN)/python -m benchmarks.data
 	$(BIN)/python -m benchmarks.training
+
+docs: $(READY)
+	$(BIN)/typer dial.cli utils docs --name dial --title 'The command' --output docs/command.md
 
 clean:
 	rm -rf .venv build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

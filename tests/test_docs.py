@@ -1,6 +1,8 @@
 """The examples of the documents run."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,3 +18,19 @@ def test_examples_run(page: Path) -> None:
     for example in examples:
         if not any(folder in example for folder in READERS_OWN):
             exec(compile(example, str(page), "exec"), {})  # noqa: S102
+
+
+def test_the_reference_of_the_command_is_what_the_command_has() -> None:
+    command = [sys.executable, "-m", "typer", "dial.cli", "utils", "docs", "--name", "dial"]
+    made = subprocess.run(
+        [*command, "--title", "The command"], capture_output=True, text=True, check=True
+    )
+    page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+    assert page.strip() == made.stdout.strip(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (page.parent / link).exists(), f"{link} in {page.name}"

@@ -94,6 +94,16 @@ def gradient_sums(g: Tensor, x: Tensor, location: Tensor, inverse: Tensor) -> tu
     return sum0, sum1
 
 
+def batch_norm_backward(
+    g: Tensor, x: Tensor, weight: Tensor, location: Tensor, inverse: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Batch normalisation's `dx`, `sum g h` and `sum g`, as if `location` were the mean."""
+    dx, sum1, sum0 = _aten.native_batch_norm_backward(
+        g, x, weight, None, None, location, inverse, True, 0.0, [True, True, True]
+    )
+    return dx, sum1, sum0
+
+
 def dense_like(g: Tensor, x: Tensor) -> Tensor:
     """A gradient in the memory format of `x`; autograd hands over views of any kind."""
     for layout in (torch.channels_last, torch.channels_last_3d):

@@ -121,6 +121,8 @@ class _Aligned(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, *transforms = ctx.saved_tensors
         g = kernels.dense_like(g, x)
+        if len(ctx.sizes) == 1 and not ctx.shared and x.dtype == transforms[0].dtype:
+            return _Aligned._backward_of_one(ctx, g)
         dx = torch.empty_like(x)
         sums: list[tuple[Tensor, Tensor]] = []
         for dx_part, g_part, x_part, location, inverse, count in zip(
@@ -141,4 +143,18 @@ class _Aligned(torch.autograd.Function):
         total0, total1 = (reduce(torch.add, terms) for terms in zip(*sums, strict=True))
         wants_weight, wants_bias = ctx.needs_input_grad[1:3]
         grads = total1 if wants_weight else None, total0 if wants_bias else None
+        return dx, *grads, *[None] * 5
+
+    @staticmethod
+    def _backward_of_one(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        """The same in fewer passes: `dx = w dx(batch norm) + (1 - w) weight / s * g`."""
+        x, weight, location, inverse = ctx.saved_tensors
+        w = ctx.data_weight
+        scaled = torch.full_like(inverse, w) if weight is None else weight * w
+        dx, sum1, sum0 = kernels.batch_norm_backward(g, x, scaled, location, inverse)
+        if w != 1:
+            factor = inverse * ((1 - w) / w) * scaled
+            dx.addcmul_(g, kernels.per_channel(factor, x))
+        wants_weight, wants_bias = ctx.needs_input_grad[1:3]
+        grads = sum1 if wants_weight else None, sum0 if wants_bias else None
         return dx, *grads, *[None] * 5
