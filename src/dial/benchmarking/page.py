@@ -29,7 +29,7 @@ th, td { padding: .25rem .7rem; text-align: left; white-space: nowrap; }
 thead th { border-bottom: 2px solid var(--line); }
 tbody { border-bottom: 1px solid var(--line); }
 .number { text-align: right; }
-pre { background: var(--soft); padding: .7rem; overflow-x: auto; }
+pre { background: var(--soft); padding: .7rem; white-space: pre-wrap; }
 figure { background: white; margin: 0; padding: .5rem; overflow-x: auto; }
 figure svg { max-width: 100%; height: auto; }
 </style>
