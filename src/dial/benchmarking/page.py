@@ -35,7 +35,7 @@ figure svg { max-width: 100%; height: auto; }
 </style>
 <h1>{{ table.title }}</h1>
 <p>Accuracy on the target in percent, at the last epoch: mean and deviation over seeds, the best of
-each network in bold. No label of a target was used for training or to choose anything.
+each network in bold. No label of a target was used for training, or to choose an epoch or a seed.
 {{ cells }} finished {{ "cell" if cells == 1 else "cells" }}; seeds {{ seeds }}.</p>
 <div><table>
 <thead><tr>{% for head in table.heads() %}
