@@ -65,6 +65,8 @@ def test_settings_that_differ_name_the_cell(tmp_path: Path) -> None:
     del stored["schedule"]  # as if that setting had come later
     first.folder.mkdir(parents=True)
     (first.folder / "config.json").write_text(json.dumps({"settings": stored}))
+    check_settings(cells(tmp_path, lr=0.2), tmp_path)  # nothing has come of it
+    (first.folder / "last.ckpt").touch()
     check_settings(cells(tmp_path, lr=0.1), tmp_path)
     with pytest.raises(DialError, match=r"seed-0 was run with, got lr was 0\.1, is 0\.2"):
         check_settings(cells(tmp_path, lr=0.2), tmp_path)
