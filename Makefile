@@ -26,6 +26,7 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.layers
 	$(BIN)/python -m benchmarks.data
+	$(BIN)/python -m benchmarks.training
 
 clean:
 	rm -rf .venv build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

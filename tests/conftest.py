@@ -3,15 +3,28 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-import dial  # noqa: F401 - a test may import torchvision, and needs the guard before
+import dial
+from dial import Run
 
 torch.set_num_threads(1)  # small tensors gain nothing from more
+
+CLASSES = ("circle", "square", "stripes")
+SETTINGS: dict[str, Any] = {
+    "backbone": "timm:test_resnet",
+    "weights": "none",
+    "image_size": 32,
+    "epochs": 2,
+    "batch_size": "8+4",
+    "lr": 0.01,
+    "quiet": True,
+}
 
 MakeImage = Callable[..., Path]
 MakeFolder = Callable[..., Path]
@@ -48,6 +61,42 @@ def make_folder(tmp_path: Path, make_image: MakeImage) -> MakeFolder:
         return root
 
     return make
+
+
+def picture(kind: str, generator: np.random.Generator, *, dark: bool) -> Image.Image:
+    """A 40x40 drawing of one of the classes, in the style of one of two domains."""
+    y, x = np.mgrid[:40, :40] - generator.integers(15, 25, size=2)[:, None, None]
+    radius = generator.integers(8, 14)
+    shape = {
+        "circle": x**2 + y**2 < radius**2,
+        "square": np.maximum(abs(x), abs(y)) < radius,
+        "stripes": (x // 4) % 2 == 0,
+    }[kind]
+    noise = generator.normal(0, 10, size=(40, 40, 3))
+    colour = np.where(shape[..., None], (60, 40, 90) if dark else (250, 220, 180), (20, 30, 10))
+    return Image.fromarray(np.clip(colour + noise, 0, 255).astype(np.uint8))
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two domains of the same three classes, bright drawings and dark ones."""
+    root = tmp_path_factory.mktemp("images")
+    generator = np.random.default_rng(0)
+    for domain, dark in (("bright", False), ("dark", True)):
+        for kind in CLASSES:
+            folder = root / domain / kind
+            folder.mkdir(parents=True)
+            for index in range(11):
+                picture(kind, generator, dark=dark).save(folder / f"{index}.png")
+    return root / "bright", root / "dark"
+
+
+@pytest.fixture(scope="session")
+def finished(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A short run that is over, with a DA-layer on the logits."""
+    root = tmp_path_factory.mktemp("finished")
+    options = SETTINGS | {"cache_dir": str(root / "cache"), "align_logits": True}
+    return dial.adapt(*folders, out=root / "run", **options)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,13 @@
-"""The mathematics of the references once more, in NumPy and float64, from the formulas alone."""
+"""The mathematics and the preprocessing once more, in NumPy and Pillow, from the formulas alone."""
+
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from PIL import Image
+
+from dial.data.transforms import Preprocessing
 
 Array = npt.NDArray[np.float64]
 
@@ -37,3 +43,13 @@ def location_and_scale(
 def align(name: str, x: Array, prior: tuple[Array, Array] | None = None) -> Array:
     location, scale = location_and_scale(name, x, prior)
     return (x - broadcast(location, x)) / broadcast(scale, x)
+
+
+def network_input(path: Path, preprocessing: Preprocessing) -> torch.Tensor:
+    """An image as the network wants it, `(C, size, size)`."""
+    side, size = preprocessing.resize, preprocessing.size
+    image = Image.open(path).convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
+    start = round((side - size) / 2)
+    crop = np.asarray(image)[start : start + size, start : start + size]
+    x = (crop / 255 - np.array(preprocessing.mean)) / np.array(preprocessing.std)
+    return torch.from_numpy(x).permute(2, 0, 1).float()

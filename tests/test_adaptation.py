@@ -9,53 +9,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file
 
 import dial
 from dial import DialError, engine, methods
-from dial.data.transforms import Preprocessing
 
-CLASSES = ("circle", "square", "stripes")
-SETTINGS: dict[str, Any] = {
-    "backbone": "timm:test_resnet",
-    "weights": "none",
-    "image_size": 32,
-    "epochs": 2,
-    "batch_size": "8+4",
-    "lr": 0.01,
-    "quiet": True,
-}
-
-
-def picture(kind: str, generator: np.random.Generator, *, dark: bool) -> Image.Image:
-    """A 40x40 drawing of one of the classes, in the style of one of two domains."""
-    y, x = np.mgrid[:40, :40] - generator.integers(15, 25, size=2)[:, None, None]
-    radius = generator.integers(8, 14)
-    shape = {
-        "circle": x**2 + y**2 < radius**2,
-        "square": np.maximum(abs(x), abs(y)) < radius,
-        "stripes": (x // 4) % 2 == 0,
-    }[kind]
-    noise = generator.normal(0, 10, size=(40, 40, 3))
-    colour = np.where(shape[..., None], (60, 40, 90) if dark else (250, 220, 180), (20, 30, 10))
-    return Image.fromarray(np.clip(colour + noise, 0, 255).astype(np.uint8))
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    root = tmp_path_factory.mktemp("images")
-    generator = np.random.default_rng(0)
-    for domain, dark in (("bright", False), ("dark", True)):
-        for kind in CLASSES:
-            folder = root / domain / kind
-            folder.mkdir(parents=True)
-            for index in range(11):
-                picture(kind, generator, dark=dark).save(folder / f"{index}.png")
-    return root / "bright", root / "dark"
+from .conftest import CLASSES, SETTINGS
+from .oracles import network_input
 
 
 @pytest.fixture
@@ -71,6 +33,7 @@ def test_every_method_trains_and_leaves_a_run(
     folder = run.folder
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "metrics.jsonl", "last.ckpt", "model.safetensors", "result.json",
+        "samples.safetensors",
     }  # fmt: skip
     assert run.result["method"] == method
     assert run.result["steps"] == 8
@@ -80,7 +43,9 @@ def test_every_method_trains_and_leaves_a_run(
     assert run.model.classes == CLASSES
     assert not any(type(m).__module__.startswith("dial") for m in run.network.modules())
     # The finished file gives the accuracy that the run reports.
-    images = torch.stack([_tensor(path, run.model.preprocessing) for path in _files(folders[1])])
+    images = torch.stack(
+        [network_input(path, run.model.preprocessing) for path in _files(folders[1])]
+    )
     labels = [CLASSES.index(path.parent.name) for path in _files(folders[1])]
     with torch.no_grad():
         right = (run.network(images).argmax(1) == torch.tensor(labels)).double().mean()
@@ -89,16 +54,6 @@ def test_every_method_trains_and_leaves_a_run(
 
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.png"))
-
-
-def _tensor(path: Path, preprocessing: Preprocessing) -> torch.Tensor:
-    """An image as the network wants it, by Pillow and NumPy alone."""
-    side = preprocessing.resize
-    image = Image.open(path).convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
-    start = round((side - preprocessing.size) / 2)
-    crop = np.asarray(image)[start : start + preprocessing.size, start : start + preprocessing.size]
-    x = (crop / 255 - np.array(preprocessing.mean)) / np.array(preprocessing.std)
-    return torch.from_numpy(x).permute(2, 0, 1).float()
 
 
 def test_shuffled_or_missing_labels_change_no_weight(

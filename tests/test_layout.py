@@ -20,7 +20,8 @@ ORDER = [
     ["datasets", "methods", "settings", "files", "console"],
     ["engine", "models", "machine"],
     ["runs"],
-    ["adaptation"],
+    ["adaptation", "prediction"],
+    ["exporting"],
     ["demonstration", "benchmarking"],
     ["cli"],
 ]

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from dial.conversion import convert as convert
     from dial.domains import use_domain as use_domain
     from dial.errors import DialError as DialError
+    from dial.exporting import export as export
     from dial.folding import fold as fold
     from dial.layers import DomainAlignment as DomainAlignment
+    from dial.prediction import evaluate as evaluate
+    from dial.prediction import predict as predict
     from dial.runs import Run as Run
 
 __version__ = "0.1.0"
@@ -35,7 +38,10 @@ _PUBLIC = {
     "build": "backbones",
     "calibrate": "calibration",
     "convert": "conversion",
+    "evaluate": "prediction",
+    "export": "exporting",
     "fold": "folding",
+    "predict": "prediction",
     "use_domain": "domains",
 }
 _MODULES = ("backbones", "losses", "methods", "references", "runs")

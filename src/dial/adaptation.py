@@ -28,6 +28,7 @@ from dial.runs import Run
 from dial.settings import Settings
 
 _FEW = 0.5  # predicted classes over classes, below which a target counts as collapsed
+_SAMPLES = 16  # images of the target that are kept to try exported networks on
 
 
 def adapt(
@@ -154,8 +155,9 @@ def _run(
     method.finish(trainee, every)
     network = method.predictor(trainee)
     logits = models.predict(network, scoring)
-    model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone)
-    models.save(folder / "model.safetensors", model, append_after=append_after)
+    model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone, append_after)
+    models.save(folder / "model.safetensors", model)
+    runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
     lines = [json.dumps(record) for record in progress.history]
     files.write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
     accuracy = _accuracy(logits, target.labels)
@@ -202,6 +204,12 @@ def _batches(
     machine: Machine,
 ) -> Batches:
     assert source.labels is not None  # noqa: S101 - checked before training
+    if len(target.pixels) == 1:
+        raise DialError(
+            wanted="a target of 2 or more images",
+            got="1",
+            fix="add images; a domain is adapted to by the statistics of many",
+        )
     batches = Batches(
         source.pixels,
         source.labels,

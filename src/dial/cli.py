@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,10 @@ Unlabelled = Annotated[
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without files that are bad.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts to read.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)
+]
 
 
 def _version(asked: bool) -> None:
@@ -132,7 +137,7 @@ def adapt_command(
         str | None, typer.Option(help="steps, constant, cosine or inverse.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides everything random.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Processes that share every batch.")] = 1,
     precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
     resume: Annotated[
@@ -190,6 +195,110 @@ _ADAPT_OPTIONS = (
     *("seed", "device", "devices", "precision", "resume", "data", "cache_dir", "unlabelled"),
     *("skip_bad", "quiet"),
 )
+
+
+@app.command("predict")
+def predict_command(
+    run: RunFolder,
+    images: Annotated[
+        list[str],
+        typer.Argument(metavar="IMAGES...", help="Files, folders, image lists or known domains."),
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="A CSV file; standard output by default.")
+    ] = None,
+    top: Annotated[bool, typer.Option("--top", help="The five best labels of each image.")] = False,
+    data: Data = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a summary as JSON; needs --out.")
+    ] = False,
+) -> None:
+    """Label images with a finished run: path, label and confidence as CSV."""
+    from dial.data.reading import list_bad
+    from dial.prediction import predict, write_csv
+    from dial.runs import load
+
+    if as_json and out is None:
+        raise DialError(
+            wanted="a file for the predictions, so that JSON alone is printed",
+            got="--json without --out",
+            fix="add --out FILE.csv",
+        )
+    predictions = predict(load(run), images, data=data, device=device, quiet=quiet)
+    count = write_csv(predictions, out, top=top)
+    if predictions.bad:
+        typer.echo(f"dial: {len(predictions.bad)} files could not be read:", err=True)
+        typer.echo(list_bad(predictions.bad), err=True)
+    if as_json:
+        bad = {str(path): reason for path, reason in predictions.bad.items()}
+        typer.echo(json.dumps({"file": str(out), "images": count, "unreadable": bad}, indent=2))
+    elif out is not None and not quiet:
+        typer.echo(f"{count} images labelled: {out}", err=True)
+
+
+@app.command("evaluate")
+def evaluate_command(
+    run: RunFolder,
+    labelled: Annotated[
+        str, typer.Argument(metavar="LABELLED", help="Images with labels, as SOURCE of `adapt`.")
+    ],
+    *,
+    data: Data = None,
+    device: Device = "auto",
+    skip_bad: SkipBad = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score a finished run on images that have labels."""
+    from dial.listing import print_listing
+    from dial.prediction import evaluate
+    from dial.runs import load
+
+    scores = evaluate(load(run), labelled, data=data, device=device, skip_bad=skip_bad, quiet=quiet)
+    if as_json:
+        typer.echo(json.dumps(scores.to_dict(), indent=2))
+        return
+    print_listing(
+        [
+            {"class": name, "images": str(count), "right": f"{right / count:.1%}"}
+            for name, (right, count) in scores.classes.items()
+        ]
+    )
+    typer.echo(f"accuracy {scores.accuracy:.1%} on {scores.images} images")
+    if scores.unreadable:
+        typer.echo(f"{scores.unreadable} files could not be read and do not count", err=True)
+
+
+@app.command("export")
+def export_command(
+    run: RunFolder,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="FILE.onnx, FILE.pt2 or FILE.safetensors.")
+    ],
+    *,
+    images: Annotated[
+        list[str] | None,
+        typer.Option(help="Images to compare on; some of the target's by default."),
+    ] = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a finished network as ONNX, torch.export or safetensors, and compare it."""
+    from dial.exporting import export
+    from dial.runs import load
+
+    done = export(load(run), file, images=images, data=data)
+    if as_json:
+        typer.echo(json.dumps(done._asdict() | {"file": str(file)}, indent=2))
+        return
+    typer.echo(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+    typer.echo(
+        f"read back and compared on {done.images} real images: outputs differ by at most "
+        f"{done.difference:.1e}"
+    )
 
 
 @list_app.command("methods")
@@ -325,6 +434,14 @@ def _complain(message: str) -> None:
     typer.echo(f"dial: error: {message}", err=True)
 
 
+def _what_came(error: Exception) -> str:
+    """The value of an option that could not be read; the parser's message leaves it out."""
+    options = getattr(getattr(error, "param", None), "opts", [])
+    words = [part for word in sys.argv[1:] for part in word.split("=", maxsplit=1)]
+    values = [after for word, after in pairwise(words) if word in options]
+    return f", got {values[-1]!r}" if values else ""
+
+
 def main() -> None:
     """Run the command; a user's mistake ends with one message and exit code 2, no traceback."""
     try:
@@ -334,7 +451,7 @@ def main() -> None:
         code = 2
     except typer.TyperException as error:  # an argument that cannot be read
         if error.format_message():  # `dial` alone has shown its help already
-            _complain(error.format_message())
+            _complain(error.format_message() + _what_came(error))
         code = 2
     except typer.Abort:
         code = 130

@@ -133,7 +133,7 @@ def _alignment_for(
     if fused:
         settings |= {"drop": norm.drop, "act": norm.act}
         layer = DomainAlignmentAct(norm.num_features, **settings)
-    layer.name, layer.training = name, norm.training
+    layer.name, layer.training, layer.norm_eps = name, norm.training, norm.eps
     layer.input_rank = next((r for k, r in _INPUT_RANKS.items() if isinstance(norm, k)), None)
     layer.weight, layer.bias = norm.weight, norm.bias
     _hand_over_statistics(norm, layer)

@@ -209,7 +209,9 @@ def _save(
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }
-    files.write(path, lambda out: torch.save(content, out))
+    buffer = io.BytesIO()  # torch's own writer would hide that a disk is full
+    torch.save(content, buffer)
+    files.write(path, lambda out: out.write(buffer.getbuffer()))
 
 
 def _load(

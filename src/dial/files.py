@@ -30,12 +30,20 @@ def write(path: Path, content: Callable[[BinaryIO], object]) -> None:
             with suppress(OSError):
                 Path(temporary).unlink()
             raise
-    except (OSError, RuntimeError) as error:  # torch's writer raises the second
-        raise DialError(
-            wanted=f"to write {path}",
-            got=getattr(error, "strerror", None) or str(error).splitlines()[0],
-            fix="free some space or name another folder; what was written before is still there",
-        ) from error
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError, *, rest: str = "") -> DialError:
+    """What to say when a file cannot be written; `rest` tells what is left of it."""
+    return DialError(
+        wanted=f"to write {path}",
+        got="a file where its folder should be"
+        if isinstance(error, FileExistsError)
+        else error.strerror or str(error),
+        fix="free some space or name another folder; "
+        + (rest or "what was written before is still there"),
+    )
 
 
 def write_text(path: Path, text: str) -> None:

@@ -151,13 +151,22 @@ def _norm(layer: DomainAlignment, name: str, location: Tensor, square: Tensor) -
     kind: Any = _BATCH_NORMS[layer.input_rank]
     if isinstance(layer, DomainAlignmentAct):
         kind = sys.modules["timm.layers.norm_act"].BatchNormAct2d
-    eps = min(1e-5, float(square.min()) / 2)
+    # The former norm's own eps, so that its architecture takes this norm's state dict. A scale
+    # below that eps, which a variance cannot express, goes into the weight.
+    eps = layer.norm_eps
+    below = bool((square < eps).any())
     affine = layer.weight is not None
+    if below and not affine:
+        eps = float(square.min()) / 2
     norm = kind(layer.num_features, eps=eps, momentum=layer.momentum, affine=affine)
     norm.to(layer.location)
+    variance = (square - eps).clamp(min=0)
     norm.running_mean.copy_(location)
-    norm.running_var.copy_(square - eps)
+    norm.running_var.copy_(variance)
     norm.weight, norm.bias = layer.weight, layer.bias
+    if below and layer.weight is not None:
+        weight = layer.weight.double() * ((variance + eps) / square).sqrt()
+        norm.weight = nn.Parameter(weight.to(layer.weight), layer.weight.requires_grad)
     if isinstance(layer, DomainAlignmentAct):
         norm.drop, norm.act = layer.drop, layer.act
     return norm.eval()  # type: ignore[no-any-return]

@@ -67,6 +67,7 @@ class DomainAlignment(DomainSpecific):
         self.reference = references.resolve(reference)
         self.momentum = momentum
         self.input_rank: int | None = None
+        self.norm_eps = 1e-5  # of the BatchNorm that it was made of, if any, and folds to
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = nn.Parameter(torch.ones(num_features, **options)) if affine else None
         self.bias = nn.Parameter(torch.zeros(num_features, **options)) if affine else None

@@ -1,5 +1,6 @@
 """Finished predictors on disk: tensors and a description, no code."""
 
+import copy
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,16 +8,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from dial import files
 from dial.backbones import Backbone, create
 from dial.calibration import to_network
-from dial.conversion import convert
+from dial.conversion import convert, replace_modules
 from dial.data.transforms import Preprocessing
 from dial.errors import DialError
 from dial.folding import fold
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -27,18 +29,32 @@ class Model:
     classes: tuple[str, ...]
     preprocessing: Preprocessing
     backbone: str
+    append_after: tuple[str, ...] = ()
+    """Layers that have a BatchNorm of ours behind them."""
+
+    def describe(self) -> dict[str, Any]:
+        """What one has to know to use the network, for JSON."""
+        return {
+            "backbone": self.backbone,
+            "classes": self.classes,
+            "preprocessing": self.preprocessing.to_dict(),
+        }
+
+    def original(self) -> nn.Module:
+        """A copy with the backbone's own layers alone: what we put behind some is multiplied in."""
+        network = copy.deepcopy(self.network).eval()
+        merged = {network.get_submodule(name): name for name in self.append_after}
+        return replace_modules(network, {pair: _merge(pair) for pair in merged})
 
 
-def save(path: Path, model: Model, *, append_after: tuple[str, ...]) -> None:
+def save(path: Path, model: Model) -> None:
     """Write a predictor as safetensors; what describes it stands in the file's metadata."""
     from safetensors.torch import save as to_bytes
 
     about = {
         "version": VERSION,
-        "backbone": model.backbone,
-        "classes": model.classes,
-        "preprocessing": model.preprocessing.to_dict(),
-        "append_after": append_after,
+        **model.describe(),
+        "append_after": model.append_after,
     }
     tensors = {
         name: t.detach().cpu().contiguous() for name, t in model.network.state_dict().items()
@@ -73,8 +89,10 @@ def load(path: Path) -> Model:
         )
     classes = tuple(about["classes"])
     backbone = create(about["backbone"], num_classes=len(classes), weights="none")
-    network = rebuild(backbone, tensors, append_after=tuple(about["append_after"]))
-    return Model(network, classes, Preprocessing(**about["preprocessing"]), about["backbone"])
+    append_after = tuple(about["append_after"])
+    network = rebuild(backbone, tensors, append_after=append_after)
+    preprocessing = Preprocessing(**about["preprocessing"])
+    return Model(network, classes, preprocessing, about["backbone"], append_after)
 
 
 def rebuild(
@@ -93,3 +111,11 @@ def predict(network: nn.Module, batches: Any) -> Tensor:
     """Logits `(N, K)` of all images, on the CPU, in eval mode."""
     network.eval()
     return torch.cat([network(to_network(images, network)).float().cpu() for images in batches])
+
+
+def _merge(pair: nn.Module) -> nn.Module:
+    """A layer with the BatchNorm behind it multiplied in."""
+    assert isinstance(pair, nn.Sequential)  # noqa: S101 - as `fold` leaves them
+    layer: Any = pair[0]
+    fuse: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
+    return fuse(layer, pair[1])  # type: ignore[no-any-return]

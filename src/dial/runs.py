@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import dial
 from dial import files, models
 from dial.data.domain import Domain, require_labels
+from dial.data.pixels import Bytes
+from dial.data.transforms import centre
 from dial.errors import DialError
 from dial.settings import Settings
+
+_SAMPLES = "samples.safetensors"
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,28 @@ class Run:
         """The target's predictor, a plain network in eval mode."""
         return self.model.network
 
+    def samples(self) -> Tensor:
+        """Some of the target's images, `(n, C, size, size)`, as the network takes them."""
+        from safetensors.torch import load as from_bytes
+
+        try:
+            pixels = from_bytes((self.folder / _SAMPLES).read_bytes())["pixels"]
+        except (OSError, ValueError, KeyError) as error:
+            raise DialError(
+                wanted=f"images of the target in {self.folder / _SAMPLES}",
+                got=f"{type(error).__name__}: {error}",
+                fix="name a folder of images with --images",
+            ) from error
+        return centre(pixels.numpy(), preprocessing=self.model.preprocessing)
+
+
+def keep_samples(folder: Path, pixels: Bytes) -> None:
+    """Put images of the target, `(n, side, side, channels)`, beside the run, to try exports on."""
+    from safetensors.torch import save as to_bytes
+
+    data = to_bytes({"pixels": torch.from_numpy(pixels).contiguous()})
+    files.write(folder / _SAMPLES, lambda out: out.write(data))
+
 
 def begin(
     folder: Path, chosen: Settings, domains: tuple[Domain, Domain], *, resume: bool
@@ -46,8 +72,8 @@ def begin(
         "python": sys.version.split()[0],
         "torch": torch.__version__,
     }
-    if not path.exists():
-        files.write_json(path, config)
+    if not any((folder / name).exists() for name in ("last.ckpt", "result.json")):
+        files.write_json(path, config)  # whatever began here did not come to anything
         return None
     if not resume:
         raise DialError(
@@ -55,7 +81,7 @@ def begin(
             got=f"{folder}, which holds a run already",
             fix="pass --resume, or another --out",
         )
-    begun = json.loads(path.read_text())
+    begun = _begun(path)
     same = ("source", "target", "classes", "settings")
     if any(begun.get(key) != config[key] for key in same):
         before = begun.get("settings", {}) | {k: begun.get(k) for k in ("source", "target")}
@@ -71,6 +97,17 @@ def begin(
     return load(folder) if (folder / "result.json").exists() else None
 
 
+def _begun(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
+    except (OSError, ValueError) as error:
+        raise DialError(
+            wanted=f"the settings of a run in {path}",
+            got=str(error),
+            fix="start anew in another --out",
+        ) from error
+
+
 def load(folder: str | os.PathLike[str]) -> Run:
     """A finished run from its folder.
 
@@ -81,6 +118,7 @@ def load(folder: str | os.PathLike[str]) -> Run:
     try:
         result = json.loads((folder / "result.json").read_text())
         lines = (folder / "metrics.jsonl").read_text().splitlines()
+        history = [json.loads(line) for line in lines]
     except OSError as error:
         begun = (folder / "config.json").exists()
         raise DialError(
@@ -90,5 +128,11 @@ def load(folder: str | os.PathLike[str]) -> Run:
             if begun
             else "check the path",
         ) from error
+    except ValueError as error:
+        raise DialError(
+            wanted=f"a sound run in {folder}",
+            got=f"a damaged result.json or metrics.jsonl ({error})",
+            fix="remove result.json, and finish the run again with its command and --resume",
+        ) from error
     model = models.load(folder / "model.safetensors")
-    return Run(folder, model, result, [json.loads(line) for line in lines])
+    return Run(folder, model, result, history)

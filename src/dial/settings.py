@@ -124,7 +124,7 @@ PRESETS: dict[str, Settings] = {
         optimizer="adam",
         lr=1e-3,
         weight_decay=0.0,
-        options={"entropy": 0.5, "warmup": 0.5},
+        options={"entropy": 0.3, "warmup": 0.5},
     ),
 }
 

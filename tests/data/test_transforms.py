@@ -60,7 +60,7 @@ def test_digits_are_neither_moved_nor_flipped() -> None:
     assert not drawn.left.any()
     assert not drawn.flip.any()
     image = np.array([0, 255], dtype=np.uint8).repeat(392).reshape(1, 28, 28, 1)
-    assert {*centre(image, preprocessing=digits).flatten().tolist()} == {-1, 1}
+    assert {*centre(image, preprocessing=digits).flatten().tolist()} == {0, 1}
 
 
 def test_images_are_not_written_to() -> None:

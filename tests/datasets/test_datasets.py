@@ -138,13 +138,14 @@ def test_digits(domain: str, count: int) -> None:
     assert min(digits.labels.counts.values()) >= 170
 
 
-def test_optdigits_are_the_8x8_digits_enlarged() -> None:
+def test_optdigits_are_the_8x8_digits_enlarged_and_framed() -> None:
     from sklearn.datasets import load_digits
 
     images = open_domain("digits:optdigits").images
     assert isinstance(images, ImageArray)
     small = [
-        np.asarray(Image.fromarray(row[..., 0]).resize((8, 8), Image.Resampling.BOX))
+        np.asarray(Image.fromarray(row[2:-2, 2:-2, 0]).resize((8, 8), Image.Resampling.BOX))
         for row in images.pixels[:50]
     ]
+    assert images.pixels.sum() == images.pixels[:, 2:-2, 2:-2].sum()
     assert np.corrcoef(np.stack(small).ravel(), load_digits().images[:50].ravel())[0, 1] > 0.95

@@ -13,10 +13,10 @@ class DigitsCNN(nn.Module):
 
     def __init__(self, num_classes: int = 10) -> None:
         super().__init__()
-        self.block1 = _block(1, 16)
-        self.block2 = _block(16, 32)
-        self.block3 = _block(32, 64)
-        self.classifier = nn.Linear(64 * 3 * 3, num_classes)
+        self.block1 = _block(1, 32)
+        self.block2 = _block(32, 64)
+        self.block3 = _block(64, 128)
+        self.classifier = nn.Linear(128 * 3 * 3, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits of a batch of images."""

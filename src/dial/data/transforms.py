@@ -47,8 +47,8 @@ class Preprocessing:
 
     @classmethod
     def for_digits(cls) -> "Preprocessing":
-        """The embedded digits: 28x28 grey to [-1, 1], as they are (a flipped digit is no digit)."""
-        return cls(size=28, resize=28, channels=1, mean=(0.5,), std=(0.5,), flip=False)
+        """The embedded digits: 28x28 grey in [0, 1], as they are (a flipped digit is no digit)."""
+        return cls(size=28, resize=28, channels=1, mean=(0.0,), std=(1.0,), flip=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON; `Preprocessing(**d)` gives the object back."""
