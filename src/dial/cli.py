@@ -351,7 +351,10 @@ def list_datasets(*, as_json: AsJson = False) -> None:
 @app.command("bench")
 def bench_command(
     name: Annotated[
-        str, typer.Argument(help="office31, office31-ablation, digits or digits-ablation.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="office31, office31-ablation, digits or digits-ablation."
+        ),
     ],
     *,
     out: Annotated[Path, typer.Option(help="Folder of the runs and tables.", show_default=False)],

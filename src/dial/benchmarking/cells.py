@@ -124,12 +124,14 @@ def check_settings(cells: Sequence[Cell], out: Path) -> None:
     """Refuse to mix runs of different settings in one table.
 
     Raises:
-        DialError: names a cell that was begun, and what it was run with.
+        DialError: names a cell that has results or a checkpoint, and what it was run with.
     """
     if not cells:
         return
     ours = {cell.folder: cell for cell in cells}
     for path in sorted((out / "runs").glob("*/*/seed-*/config.json")):
+        if not any((path.parent / name).exists() for name in ("last.ckpt", "result.json")):
+            continue  # it came to nothing, and begins anew
         before = _known(json.loads(path.read_text())["settings"])
         cell = ours.get(path.parent, cells[0])
         changed = [

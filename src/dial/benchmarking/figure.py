@@ -43,10 +43,9 @@ def draw(table: Table) -> "Figure | None":
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, (block, columns) in zip(axes, panels, strict=True):
         _panel(axis, block, columns)
-        tasks = [table.columns[column] for column in columns]
-        every = len(columns) == len(table.columns) - 1
-        over = "average over all transfers" if every else f"average over {', '.join(tasks)}"
-        axis.set_title(f"{block[0].network}\n{over}", fontsize=10)
+        every = all(line.values[-1] for line in block if any(line.values))
+        tasks = "all transfers" if every else ", ".join(table.columns[c] for c in columns)
+        axis.set_title(f"{block[0].network}\naverage over {tasks}", fontsize=10)
     axes[0].set_ylabel("accuracy on the target, %")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)

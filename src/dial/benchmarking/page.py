@@ -29,13 +29,13 @@ th, td { padding: .25rem .7rem; text-align: left; white-space: nowrap; }
 thead th { border-bottom: 2px solid var(--line); }
 tbody { border-bottom: 1px solid var(--line); }
 .number { text-align: right; }
-pre { background: var(--soft); padding: .7rem; overflow-x: auto; }
+pre { background: var(--soft); padding: .7rem; white-space: pre-wrap; }
 figure { background: white; margin: 0; padding: .5rem; overflow-x: auto; }
 figure svg { max-width: 100%; height: auto; }
 </style>
 <h1>{{ table.title }}</h1>
 <p>Accuracy on the target in percent, at the last epoch: mean and deviation over seeds, the best of
-each network in bold. No label of a target was used for training or to choose anything.
+each network in bold. No label of a target was used for training, or to choose an epoch or a seed.
 {{ cells }} finished {{ "cell" if cells == 1 else "cells" }}; seeds {{ seeds }}.</p>
 <div><table>
 <thead><tr>{% for head in table.heads() %}

@@ -47,7 +47,8 @@ class GridProgress:
         self._end(f"{title}: {accuracy:.1%} in {seconds:.0f} s".replace("%", " %"))
 
     def failed(self, title: str, reason: str) -> None:
-        """A cell failed."""
+        """A cell failed; its time says nothing of the others'."""
+        self._costs[self._passed] = 0.0
         self._end(f"{title}: failed: {reason}")
 
     def _end(self, text: str) -> None:

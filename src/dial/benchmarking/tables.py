@@ -83,8 +83,9 @@ def tabulate(
 ) -> Table:
     """The table of what there is, with a line for each of `rows` even if it is empty yet.
 
-    The average is over all tasks and is there only where all of them are. Without the paper's
-    figures to compare with, tasks that are neither in `tasks` nor in the results are left out.
+    The average is over all tasks of the benchmark and is there only where all of them are.
+    Without the paper's figures to compare with, tasks that are neither in `tasks` nor in the
+    results have no column.
     """
     shown = [
         task
@@ -97,7 +98,8 @@ def tabulate(
         own = [r for r in results if r["row"] == row.name]
         if own or row in rows:
             seeds = ",".join(map(str, sorted({r["seed"] for r in own}))) or "-"
-            values = _values(own, [task.key for task in shown])
+            whole = len(shown) == len(benchmark.tasks)
+            values = _values(own, [task.key for task in shown], with_average=whole)
             ours.append(Line(network, row.label, row.entropy, row.variant, seeds, values))
     theirs = [
         Line(
@@ -128,12 +130,14 @@ def _network(results: Sequence[dict[str, Any]]) -> str:
     return f"{chosen['backbone']}, {size} px (ours)" if size else f"{chosen['backbone']} (ours)"
 
 
-def _values(results: Sequence[dict[str, Any]], tasks: Sequence[str]) -> tuple[Value | None, ...]:
+def _values(
+    results: Sequence[dict[str, Any]], tasks: Sequence[str], *, with_average: bool
+) -> tuple[Value | None, ...]:
     """One row's value for each task, and the average over them."""
     by_task = [{r["seed"]: 100 * r["accuracy"] for r in results if r["task"] == t} for t in tasks]
     values = [_over_seeds(list(scores.values())) for scores in by_task]
     means = [value.mean for value in values if value is not None]
-    if not tasks or len(means) < len(tasks):
+    if not with_average or len(means) < len(tasks):
         return (*values, None)
     spread = None
     if all(scores.keys() == by_task[0].keys() for scores in by_task):

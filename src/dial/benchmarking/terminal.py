@@ -21,16 +21,18 @@ def print_outcome(outcome: Outcome, out: Path, *, console: Console | None = None
         title_justify="left",
         box=box.ROUNDED if console.is_terminal else box.SIMPLE,
     )
-    for place, head in enumerate(table.heads()):
-        number = place >= len(table.heads()) - len(table.columns)
+    heads = table.heads()[1:]  # the network is a line of its own, for narrow terminals
+    for place, head in enumerate(heads):
+        number = place >= len(heads) - len(table.columns)
         shown.add_column(Text(head), justify="right" if number else "left", overflow="fold")
     for block in table.blocks():
+        shown.add_row(Text(block[0].network, style="italic"))
         for line in block:
             values = [
                 Text("-" if v is None else v.text(), style="bold" if v and v.best else "")
                 for v in line.values
             ]
-            shown.add_row(*map(Text, table.names(line)), *values)
+            shown.add_row(*map(Text, table.names(line)[1:]), *values)
         shown.add_section()
     console.print(shown)
     count = len(outcome.results)

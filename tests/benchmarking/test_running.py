@@ -1,0 +1,220 @@
+"""Grids as they are run: killed, sharded, stopped, failing, and on real photographs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial import DialError
+from dial.benchmarking import bench, running
+from dial.benchmarking.cells import Cell
+from dial.engine import Interrupted
+
+from ..test_cli import run as run_command
+
+GRID: dict[str, Any] = {
+    "tasks": "mnist-optdigits",
+    "methods": "source_only,adabn,dial",
+    "seeds": "0",
+    "steps": 2,
+}
+ROWS = GRID["methods"].split(",")
+
+
+def start(out: Path, *more: str, **grid: Any) -> subprocess.Popen[str]:
+    options = [f"--{key}={value}" for key, value in (GRID | grid).items()]
+    command = [sys.executable, "-c", "from dial.cli import main; main()", "bench", "digits"]
+    return subprocess.Popen(
+        [*command, f"--out={out}", *options, *more],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def cell(out: Path, row: str) -> Path:
+    return out / "runs" / "mnist-optdigits" / row / "seed-0"
+
+
+def results(out: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A grid that nothing happened to."""
+    out = tmp_path_factory.mktemp("whole")
+    bench("digits", out=out, quiet=True, **GRID)
+    return out
+
+
+def test_a_grid_leaves_its_cells_and_tables(whole: Path) -> None:
+    names = {path.name for path in whole.iterdir()}
+    tables = {"table.md", "table.csv", "table.tex", "index.html"}
+    assert names == {"runs", "results.jsonl", *tables}
+    lines = results(whole)
+    assert [line["row"] for line in lines] == ROWS
+    assert lines[2]["settings"]["steps"] == 2
+    assert {line["source"] for line in lines} == {"digits:mnist"}
+    for line in lines:
+        stored = json.loads((cell(whole, line["row"]) / "result.json").read_text())
+        assert line["accuracy"] == stored["target_accuracy"]
+        assert not (cell(whole, line["row"]) / "last.ckpt").exists()
+
+
+def test_killed_and_started_again_it_repeats_no_finished_cell(whole: Path, tmp_path: Path) -> None:
+    process = start(tmp_path)
+    while not (cell(tmp_path, "adabn") / "config.json").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    model = cell(tmp_path, "source_only") / "model.safetensors"
+    before = model.read_bytes(), model.stat().st_mtime_ns
+    assert not (cell(tmp_path, "dial") / "result.json").exists()
+    outcome = bench("digits", out=tmp_path, quiet=True, **GRID)
+    assert not outcome.failed
+    assert (model.read_bytes(), model.stat().st_mtime_ns) == before
+    assert results(tmp_path) == results(whole)
+    for name in ("table.md", "table.csv", "table.tex", "index.html"):
+        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_two_shards_at_the_same_time_are_the_grid(whole: Path, tmp_path: Path) -> None:
+    processes = [start(tmp_path, f"--shard={i}/2") for i in (1, 2)]
+    for process in processes:
+        _, told = process.communicate(timeout=120)
+        assert process.returncode == 0, told
+    assert results(tmp_path) == results(whole)
+    assert (tmp_path / "table.md").read_bytes() == (whole / "table.md").read_bytes()
+
+
+def test_a_finished_grid_runs_nothing_and_tables_need_no_settings(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(running, "_train")
+    before = (whole / "results.jsonl").read_bytes()
+    assert len(bench("digits", out=whole, **GRID).results) == 3
+    outcome = bench("digits", out=whole, tables_only=True)
+    assert [line.method for line in outcome.table.lines] == ["Source only", "AdaBN", "DIAL"]
+    assert (whole / "results.jsonl").read_bytes() == before
+
+
+def test_other_settings_or_benchmarks_do_not_mix(whole: Path) -> None:
+    with pytest.raises(DialError, match=r"the cell in .*seed-0 was run with, got lr was"):
+        bench("digits", out=whole, **GRID, lr=0.5)
+    with pytest.raises(DialError, match=r"got batch_size was"):
+        bench("digits", out=whole, **GRID | {"methods": "dan"}, batch_size="8+8")
+    with pytest.raises(DialError, match=r"which holds digits; fix: name another --out"):
+        bench("digits-ablation", out=whole)
+
+
+def test_a_cell_that_fails_does_not_stop_the_grid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = running._train
+
+    def fail(cell: Cell, machine: dict[str, Any]) -> float:
+        if cell.row.name == "source_only":
+            raise DialError(wanted="a finite loss", got="nan", fix="try a lower --lr")
+        return train(cell, machine)
+
+    monkeypatch.setattr(running, "_train", fail)
+    outcome = bench("digits", out=tmp_path, **GRID | {"methods": "source_only,dial"})
+    assert list(outcome.failed) == ["mnist->optdigits source_only seed 0"]
+    assert [line["row"] for line in outcome.results] == ["dial"]
+    told = capsys.readouterr().err
+    assert "cell 1/2 mnist->optdigits source_only seed 0: failed: wanted a finite loss" in told
+    assert "cell 2/2 mnist->optdigits dial seed 0: " in told
+    assert "| Source only | - |" in (tmp_path / "table.md").read_text()
+
+
+def test_the_command_lists_what_failed_and_ends_with_code_2(tmp_path: Path) -> None:
+    grid = {"methods": "dial", "steps": 20, "lr": 1e30}
+    process = start(tmp_path, "--quiet", "--json", **grid)
+    printed, told = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert told.startswith("dial: error: mnist->optdigits dial seed 0: wanted a finite loss")
+    assert told.count("\n") == 1
+    assert json.loads(printed)["results"] == []
+
+
+def test_asked_to_stop_it_says_how_to_go_on(tmp_path: Path) -> None:
+    process = start(tmp_path, steps=100_000)
+    while not (cell(tmp_path, "source_only") / "last.ckpt").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert f"dial: stopped; go on with the same command ({tmp_path})" in told
+    assert "Traceback" not in told
+    assert not (cell(tmp_path, "adabn") / "config.json").exists()
+
+
+def test_sigterm_stops_it_also_outside_of_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(running, "_train", lambda *_: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(Interrupted):
+        bench("digits", out=tmp_path, quiet=True, **GRID)
+    assert signal.getsignal(signal.SIGTERM) == former
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "office32"}, "one of the benchmarks office31,"),
+        ({"tasks": "A-W"}, r"tasks of digits \(mnist-optdigits, optdigits-mnist\), got 'a-w'"),
+        ({"methods": "magic"}, "rows of digits"),
+        ({"seeds": "one"}, "seeds like 0,1,2"),
+        ({"shard": "3/2"}, "a shard i/n"),
+        ({"preset": "magic"}, "one of the presets"),
+        ({"backbone": "magic"}, "one of the backbones"),
+        ({"steps": 0}, "got steps=0"),
+        ({"name": "office31", "tasks": None, "methods": None}, "fix: pass --data DIR"),
+    ],
+)
+def test_wrong_use_is_told_before_anything_runs(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DialError, match=message):
+        bench(**{"name": "digits", "out": tmp_path, **GRID, **changes})
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_use_of_the_command() -> None:
+    result = run_command("bench", "office32", "--out", "nowhere")
+    assert result.returncode == 2
+    assert result.stderr.startswith("dial: error: wanted one of the benchmarks office31, ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("preset", ["paper-inception-bn", "paper-alexnet"])
+def test_the_papers_presets_on_real_images(preset: str, office31: Path, tmp_path: Path) -> None:
+    outcome = bench(
+        "office31",
+        out=tmp_path,
+        data=office31,
+        tasks="W-D",
+        methods="dial",
+        seeds="0",
+        preset=preset,
+        weights="none",
+        steps=2,
+        image_size=64,
+        batch_size="8+8",
+        quiet=True,
+        machine={"cache_dir": str(tmp_path / "cache")},
+    )
+    assert not outcome.failed
+    assert outcome.results[0]["reference"] == "normal"
+    assert len(outcome.table.lines) == 10
