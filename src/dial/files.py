@@ -20,6 +20,7 @@ def write(path: Path, content: Callable[[BinaryIO], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        Path(temporary).chmod(0o666 & ~_umask())  # as any other new file; mkstemp's are private
         try:
             with os.fdopen(handle, "wb") as out:
                 content(out)
@@ -32,6 +33,12 @@ def write(path: Path, content: Callable[[BinaryIO], object]) -> None:
             raise
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def unwritable(path: Path, error: OSError, *, rest: str = "") -> DialError:
