@@ -78,6 +78,12 @@ def load(folder: str | os.PathLike[str]) -> Run:
         DialError: no run there, or one that is not finished.
     """
     folder = Path(folder)
+    result, history = read_records(folder)
+    return Run(folder, models.load(folder / "model.safetensors"), result, history)
+
+
+def read_records(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The result and the metrics of a finished run, without its model; raises as `load` does."""
     try:
         result = json.loads((folder / "result.json").read_text())
         lines = (folder / "metrics.jsonl").read_text().splitlines()
@@ -90,5 +96,4 @@ def load(folder: str | os.PathLike[str]) -> Run:
             if begun
             else "check the path",
         ) from error
-    model = models.load(folder / "model.safetensors")
-    return Run(folder, model, result, [json.loads(line) for line in lines])
+    return result, [json.loads(line) for line in lines]

@@ -43,6 +43,8 @@ class Dial(Method):
     passes: str = "auto"
     """'joint', 'separate', or 'auto': the faster one on the device."""
 
+    without = "the same network with the source's statistics in its DA-layers"
+
     def __post_init__(self) -> None:
         check_choice("passes", self.passes, ("auto", "joint", "separate"))
 
@@ -92,6 +94,10 @@ class Dial(Method):
         if not self.sparsity:
             return {}
         return {"sparsity": self.sparsity * share * losses.sparsity(trainee)}
+
+    def unadapted(self, trainee: Trainee) -> nn.Module:
+        """With the source's statistics."""
+        return fold(trainee.network, "source", fuse=False)
 
     def finish(self, trainee: Trainee, images: Images) -> None:
         """The target's statistics, over all its images."""
