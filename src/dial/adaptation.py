@@ -177,7 +177,10 @@ def _run(
             target=target,
             logits=logits,
             preprocessing=preprocessing,
-            repeat={"data": machine.data, "unlabelled": target.labels is None},
+            repeat={
+                "data": None if machine.data is None else str(machine.data),
+                "unlabelled": target.labels is None,
+            },
         )
         evidence.save(folder / evidence.NAME, found)
     model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone)
@@ -202,8 +205,9 @@ def _run(
         "target_images": len(target.pixels),
     }
     files.write_json(folder / "result.json", result)
-    with _no_less_without(reporter, "report"):
-        report.write(folder)
+    if (folder / evidence.NAME).exists():
+        with _no_less_without(reporter, "report"):
+            report.write(folder)
     reporter.finished(result, folder)
 
 

@@ -1,7 +1,7 @@
 """What a finished run leaves for its report: predictions, distances, points, thumbnails."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,26 @@ _PLAIN = (
 
 
 @dataclass(frozen=True, eq=False)
+class Cloud:
+    """Images of both domains as points `(M, 2)`, near each other where the network is alike."""
+
+    source: npt.NDArray[np.float32]
+    target: npt.NDArray[np.float32]
+    separation: float
+    """Of the domains, measured in all dimensions: 0 is mixed, 1 is apart."""
+
+
+@dataclass(frozen=True, eq=False)
 class View:
-    """What one predictor makes of the target: `(N,)` each, points `(M, 2)`."""
+    """What one predictor makes of the target: `(N,)` each, and the two domains in its eyes."""
 
     predicted: npt.NDArray[np.int64]
     confidence: npt.NDArray[np.float32]
     """The probability of the predicted class."""
-    source_points: npt.NDArray[np.float32]
-    target_points: npt.NDArray[np.float32]
-    separation: float
-    """Of the features of source and target: 0 is mixed, 1 is apart."""
+    features: Cloud
+    """By its last hidden features."""
+    outputs: Cloud
+    """By its logits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +119,12 @@ def save(path: Path, evidence: Evidence) -> None:
     about: dict[str, Any] = {name: getattr(evidence, name) for name in _PLAIN}
     about |= {"version": VERSION, "names": gallery.names, "side": gallery.side}
     for name, view in (("before", evidence.before), ("after", evidence.after)):
-        values = {} if view is None else asdict(view)
-        about[f"{name}.separation"] = values.pop("separation", None)
-        arrays |= {f"{name}.{key}": value for key, value in values.items()}
+        if view is None:
+            continue
+        arrays |= {f"{name}.predicted": view.predicted, f"{name}.confidence": view.confidence}
+        for part, cloud in (("features", view.features), ("outputs", view.outputs)):
+            about[f"{name}.{part}"] = cloud.separation
+            arrays |= {f"{name}.{part}.source": cloud.source, f"{name}.{part}.target": cloud.target}
     present = {k: np.ascontiguousarray(v) for k, v in arrays.items() if v is not None}
     data = to_bytes(present, metadata={"dial": json.dumps(about)})
     files.write(path, lambda out: out.write(data))
@@ -183,10 +196,12 @@ def _distances(pairs: list[list[float]]) -> tuple[Distance, ...]:
 
 
 def _view(name: str, about: dict[str, Any], arrays: dict[str, Array]) -> View:
-    return View(
-        predicted=arrays[f"{name}.predicted"],
-        confidence=arrays[f"{name}.confidence"],
-        source_points=arrays[f"{name}.source_points"],
-        target_points=arrays[f"{name}.target_points"],
-        separation=about[f"{name}.separation"],
-    )
+    clouds = {
+        part: Cloud(
+            arrays[f"{name}.{part}.source"],
+            arrays[f"{name}.{part}.target"],
+            about[f"{name}.{part}"],
+        )
+        for part in ("features", "outputs")
+    }
+    return View(arrays[f"{name}.predicted"], arrays[f"{name}.confidence"], **clouds)

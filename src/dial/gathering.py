@@ -19,15 +19,15 @@ from dial.data.folders import display
 from dial.data.prepare import PreparedDomain
 from dial.data.transforms import Preprocessing
 from dial.embedding import embed, separation
-from dial.evidence import Evidence, Gallery, View
+from dial.evidence import Cloud, Evidence, Gallery, View
 from dial.methods import Method
 from dial.observation import Observation, observe
 from dial.shift import Distance, distance
 
 SAMPLE = 500
 """Images of a domain that distances are taken over."""
-POINTS = 300
-"""Images of a domain in the picture of the features: t-SNE takes its time."""
+POINTS = 150
+"""Images of a domain in a picture of points: t-SNE takes its time."""
 GALLERY = 36
 """Images that a report shows."""
 _KEPT = 300  # thumbnails beyond those, so that a comparison with another run has some to show
@@ -61,7 +61,8 @@ def gather(
     before = None
     if unadapted is not None:
         before = _over_all(look, unadapted, target, preprocessing)
-    views = _views(of_source, [after] if before is None else [after, before])
+    sample = target.pixels.order[:SAMPLE]
+    views = _views(of_source, [after] if before is None else [after, before], sample)
     layers = tuple(of_source.moments)
     return Evidence(
         classes=source.labels.classes,
@@ -102,17 +103,26 @@ def _shift(
     return tuple(distance(source.moments[name], target.moments[name]) for name in layers)
 
 
-def _views(source: Observation, targets: list[Observation]) -> list[View]:
-    """Predictions of each, and points of all in one embedding, so that they can be compared."""
-    clouds = [source.features.numpy(), *(target.features.numpy() for target in targets)]
-    few = [cloud[:POINTS] for cloud in clouds]
-    points = np.split(embed(np.concatenate(few)), np.cumsum([len(cloud) for cloud in few])[:-1])
+def _views(source: Observation, targets: list[Observation], sample: Rows) -> list[View]:
+    """Predictions of each, and the domains in its eyes; `sample` are the rows of the features."""
+    features = _clouds(source.features, [target.features for target in targets])
+    outputs = _clouds(source.logits, [target.logits[sample] for target in targets])
     views = []
-    for target, cloud, own in zip(targets, clouds[1:], points[1:], strict=True):
+    for target, *clouds in zip(targets, features, outputs, strict=True):
         confidence, predicted = target.logits.softmax(1).max(1)
-        apart = separation(clouds[0], cloud)
-        views.append(View(predicted.numpy(), confidence.numpy(), points[0], own, apart))
+        views.append(View(predicted.numpy(), confidence.numpy(), *clouds))
     return views
+
+
+def _clouds(source: Tensor, targets: list[Tensor]) -> list[Cloud]:
+    """All in one embedding, so that they can be compared; the first images stand for all."""
+    values = [cloud.numpy() for cloud in (source, *targets)]
+    few = [cloud[:POINTS] for cloud in values]
+    points = np.split(embed(np.concatenate(few)), np.cumsum([len(cloud) for cloud in few])[:-1])
+    return [
+        Cloud(points[0], own, separation(values[0], value))
+        for own, value in zip(points[1:], values[1:], strict=True)
+    ]
 
 
 def most_changed(before: View, after: View) -> Rows:

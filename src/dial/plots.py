@@ -38,6 +38,11 @@ class Theme:
     before: str
     others: tuple[str, ...]
 
+    def colours(self) -> tuple[str, ...]:
+        """All of them, in one order for all themes."""
+        first = self.text, self.faint, self.paper, self.source, self.target, self.before
+        return first + self.others
+
 
 LIGHT = Theme(
     text="#3a4149", faint="#d9dee3", paper="#ffffff", source="#2f6fb3", target="#d9662b",
@@ -93,7 +98,7 @@ def curves(
         f"to {told(points[-1][1])} at epoch {points[-1][0]:g}"
         for name, points in series.items()
     ]
-    return _render(draw, (4.6, 2.9), alt=f"{title}: {'; '.join(parts)}.")
+    return _render(draw, (4.2, 3.0), alt=f"{title}: {'; '.join(parts)}.")
 
 
 def distances(
@@ -141,7 +146,7 @@ def clouds(source: Floats, target: Floats, *, apart: float, title: str) -> Pictu
     """Points `(N, 2)` of both domains."""
 
     def draw(axes: Axes, theme: Theme) -> None:
-        style: dict[str, Any] = {"linewidths": 0, "alpha": 0.7, "rasterized": True}
+        style: dict[str, Any] = {"linewidths": 0, "alpha": 0.7}
         for name, points, colour, marker in (
             ("source", source, theme.source, "o"),
             ("target", target, theme.target, "D"),
@@ -151,14 +156,14 @@ def clouds(source: Floats, target: Floats, *, apart: float, title: str) -> Pictu
         axes.set_xticks([])
         axes.set_yticks([])
         axes.margins(0.04)
-        _legend(axes, theme, columns=2)
+        _legend(axes, theme, marks=1.6)
 
     alt = (
         f"{title}: {len(source)} source and {len(target)} target images as points, near each "
         f"other where the network sees them alike. Separation of the domains: {apart:.0%} "
         "(0 % is mixed, 100 % is apart)."
     )
-    return _render(draw, (4.6, 4.0), alt=alt)
+    return _render(draw, (4.6, 3.6), alt=alt)
 
 
 def matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> Picture:
@@ -192,7 +197,7 @@ def matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> Picture:
         bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
 
     side = 5.4 if len(classes) <= _ANNOTATED or not named else 7.4
-    return _render(draw, (side * 1.08, side), alt=_told(counts, classes))
+    return _render(draw, (side * 1.08, side), alt=_told(counts, classes), pixels=True)
 
 
 def _told(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> str:
@@ -286,20 +291,36 @@ def _percent(axes: Axes, which: str) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
 
 
-def _legend(axes: Axes, theme: Theme, *, columns: int = 2) -> None:
+def _legend(axes: Axes, theme: Theme, *, columns: int = 2, marks: float = 1.0) -> None:
     """Above the picture, where it covers nothing."""
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False,
         labelcolor=theme.text, fontsize=9, handlelength=1.2, columnspacing=1.2, borderaxespad=0.2,
+        markerscale=marks,
     )  # fmt: skip
 
 
-def _render(draw: Callable[[Axes, Theme], None], size: tuple[float, float], *, alt: str) -> Picture:
-    return Picture(_svg(draw, size, LIGHT), _svg(draw, size, DARK), alt)
+def _render(
+    draw: Callable[[Axes, Theme], None],
+    size: tuple[float, float],
+    *,
+    alt: str,
+    pixels: bool = False,
+) -> Picture:
+    """Draw a picture; all but `pixels` get their dark colours by exchanging the light ones."""
+    light = _svg(draw, size, LIGHT)
+    dark = _svg(draw, size, DARK) if pixels else light
+    for old, new in zip(LIGHT.colours(), DARK.colours(), strict=True):
+        dark = dark.replace(old, new)
+    return Picture(_uri(light), _uri(dark), alt)
+
+
+def _uri(svg: str) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 def _svg(draw: Callable[[Axes, Theme], None], size: tuple[float, float], theme: Theme) -> str:
-    """An SVG as a data URI; text stays text, so that any script is drawn by the reader's fonts."""
+    """An SVG file; text stays text, so that any script is drawn by the reader's fonts."""
     settings: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "dial",
@@ -319,8 +340,7 @@ def _svg(draw: Callable[[Axes, Theme], None], size: tuple[float, float], theme: 
             label.set_color(theme.text)
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    code = base64.b64encode(file.getvalue().encode()).decode()
-    return f"data:image/svg+xml;base64,{code}"
+    return file.getvalue()
 
 
 def _dress(axes: Axes, theme: Theme) -> None:

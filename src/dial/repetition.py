@@ -36,8 +36,10 @@ def repeat_command(config: dict[str, Any], extra: dict[str, Any], *, out: str) -
         value = settings[name]
         if value is not None and (value != getattr(base, name) or name in ("method", "seed")):
             words += _option(name, value)
+    known = base.options if settings["method"] == base.method else {}
     for name, value in settings["options"].items():
-        words += _option(name, value)
+        if name not in known or known[name] != value:
+            words += _option(name, value)
     if extra.get("data"):
         words += ["--data", str(extra["data"])]
     if extra.get("unlabelled"):

@@ -138,20 +138,21 @@ def _shift(found: Evidence) -> Context:
 
 
 def _clouds(found: Evidence) -> list[Context]:
-    views = {"Without adaptation": found.before, "With adaptation": found.after}
+    """A picture of the hidden features and one of the outputs, without and with adaptation."""
+    views = {"without adaptation": found.before, "with adaptation": found.after}
     if found.before is None:
-        views = {"Source and target in this network": found.after}
-    return [
-        {
-            "title": title,
-            "separation": view.separation,
-            "picture": plots.clouds(
-                view.source_points, view.target_points, apart=view.separation, title=title
-            ),
-        }
-        for title, view in views.items()
-        if view is not None
-    ]
+        views = {"this network": found.after}
+    kinds = {"Hidden features": "features", "Outputs": "outputs"}
+    pictures = []
+    for kind, field in kinds.items():
+        for name, view in views.items():
+            if view is None:
+                continue
+            cloud, title = getattr(view, field), f"{kind}, {name}"
+            picture = plots.clouds(cloud.source, cloud.target, apart=cloud.separation, title=title)
+            told = f"{title}: separation {_percent(cloud.separation, 0)}"
+            pictures.append({"title": told, "picture": picture})
+    return pictures
 
 
 def _classes(found: Evidence) -> Context:
@@ -209,6 +210,8 @@ def _settings(config: Context) -> dict[str, Any]:
     """Settings of the run, those of the method among them, that have a value."""
     settings = dict(config["settings"])
     own = settings.pop("options")
+    if settings["steps"] is not None:
+        del settings["epochs"]  # steps count in their place
     return {name: value for name, value in (settings | own).items() if value is not None}
 
 
