@@ -178,7 +178,7 @@ def _restore(about: dict[str, Any], arrays: dict[str, Array]) -> Evidence:
         before=_view("before", about, arrays) if "before.predicted" in arrays else None,
         after=_view("after", about, arrays),
         layers=tuple(about["layers"]),
-        shift_before=_distances(about["shift_before"]) if about["shift_before"] else None,
+        shift_before=None if about["shift_before"] is None else _distances(about["shift_before"]),
         shift_after=_distances(about["shift_after"]),
         sampled=(about["sampled"][0], about["sampled"][1]),
         gallery=Gallery(
