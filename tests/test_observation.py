@@ -41,3 +41,11 @@ def test_a_network_without_norms_has_no_moments() -> None:
     found = observe(model, [torch.randn(3, 1, 2, 2)], classifier="1")
     assert found.moments == {}
     assert found.features.shape == (3, 4)
+
+
+def test_large_images_are_seen_at_some_positions() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2 * 50 * 50, 2))
+    images = torch.randn(20, 2, 50, 50) * 3 + 1
+    mean, var = observe(model, [images], classifier="2").moments["0"]
+    torch.testing.assert_close(mean.float(), torch.ones(2), atol=0.3, rtol=0)
+    torch.testing.assert_close(var.float(), torch.full((2,), 9.0), atol=1.5, rtol=0)

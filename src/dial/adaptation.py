@@ -163,7 +163,8 @@ def _run(
         images(target.pixels, by_content=True),
     )
     append_after = tuple(backbone.append_after) if _appends(trainee) else ()
-    unadapted = method.unadapted(trainee)
+    some = images(source.pixels, by_content=True, most=gathering.SAMPLE)
+    unadapted = method.unadapted(trainee, some)
     method.finish(trainee, every)
     network = method.predictor(trainee)
     logits = models.predict(network, scoring)

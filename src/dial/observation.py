@@ -14,6 +14,8 @@ from dial.calibration import to_network
 from dial.pooling import MomentPool
 from dial.shift import Moments
 
+_POSITIONS = 64
+
 
 class Observation(NamedTuple):
     """Of the images that were looked at closely: features `(M, D)`, and each layer's moments."""
@@ -22,7 +24,8 @@ class Observation(NamedTuple):
     """`(N, K)`, of all images."""
     features: Tensor
     moments: dict[str, Moments]
-    """By the names of the normalisation layers, of what reaches them."""
+    """By the names of the normalisation layers, of what reaches them (at about 64 positions of
+    an image)."""
 
 
 @torch.no_grad()
@@ -62,7 +65,11 @@ def _pooling(network: nn.Module) -> Iterator[tuple[dict[str, MomentPool], list[T
 
     def take_in(_: nn.Module, inputs: tuple[Tensor, ...], *, pool: MomentPool) -> None:
         x, (rows,) = inputs[0], looking
-        pool.add(x if bool(rows.all()) else x[rows.to(x.device)])
+        x = x if bool(rows.all()) else x[rows.to(x.device)]
+        if x.dim() > 2:  # noqa: PLR2004 - some positions of each image tell as much as all
+            places = x.flatten(2)
+            x = places[:, :, :: places.shape[2] // _POSITIONS | 1]
+        pool.add(x)
 
     hooks = [
         norm.register_forward_pre_hook(partial(take_in, pool=pools[name]))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dial.shift import Distance
@@ -81,7 +82,10 @@ def curves(
             marker = "o" if len(x) <= 30 else ""  # noqa: PLR2004
             axes.plot(x, y, marker=marker, markersize=4, color=colour, label=name, linewidth=1.8)
         axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7, min_n_ticks=1))
+        first, last = points[0][0], points[-1][0]
+        spare = 0.03 * (last - first) or 0.5  # one epoch stands in the middle
+        axes.set_xlim(first - spare, last + spare)
         if percent:
             axes.set_ylim(0, 1)
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
@@ -332,7 +336,8 @@ def _svg(draw: Callable[[Axes, Theme], None], size: tuple[float, float], theme: 
         # Only the width of a letter that the drawing font lacks is guessed.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
+        figure = Figure(figsize=size, dpi=150, layout=layout)
         axes = figure.add_subplot()
         _dress(axes, theme)
         draw(axes, theme)

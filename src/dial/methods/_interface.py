@@ -92,8 +92,11 @@ class Method(ABC):
         """The reference distribution of its DA-layers; None where it has no such layers."""
         return None
 
-    def unadapted(self, trainee: Trainee) -> nn.Module | None:  # noqa: ARG002
-        """A plain network to compare the predictor with, from before `finish`; most have none."""
+    def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module | None:  # noqa: ARG002
+        """A plain network to compare the predictor with, from before `finish`; most have none.
+
+        The trainee is not changed; `source` are some of the source's images.
+        """
         return None
 
     def finish(self, trainee: Trainee, images: Images) -> None:  # noqa: B027 - most do nothing

@@ -1,9 +1,9 @@
 """AdaBN (Li et al. 2016): trained on the source, then BatchNorm statistics of the target."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from dial.backbones import Backbone
 from dial.calibration import calibrate
@@ -37,8 +37,8 @@ class AdaBN(Method):
         with use_domain(trainee, "source"):
             yield {"cross_entropy": cross_entropy(trainee(batch.source), batch.labels)}
 
-    def unadapted(self, trainee: Trainee) -> nn.Module:
-        """With the source's statistics."""
+    def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module:  # noqa: ARG002
+        """With the statistics that the training on the source left."""
         return fold(trainee.network, "source", fuse=False)
 
     def finish(self, trainee: Trainee, images: Images) -> None:
