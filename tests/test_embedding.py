@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
 
 from dial.embedding import embed, separation
 
@@ -18,6 +19,12 @@ def test_points_are_finite_and_repeatable(count: int) -> None:
 def test_equal_features_and_single_ones_have_places() -> None:
     assert np.isfinite(embed(np.ones((40, 5), np.float32))).all()
     assert embed(np.arange(30, dtype=np.float32)[:, None]).shape == (30, 2)
+
+
+def test_few_points_are_placed_by_their_principal_components() -> None:
+    features = np.random.default_rng(0).normal(size=(7, 20)).astype(np.float32)
+    points, wanted = embed(features), PCA(2).fit_transform(features)
+    np.testing.assert_allclose(np.abs(points), np.abs(wanted), rtol=1e-3, atol=1e-4)
 
 
 def test_groups_stay_groups() -> None:

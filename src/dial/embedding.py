@@ -7,6 +7,7 @@ Floats = npt.NDArray[np.float32]
 
 _NEIGHBOURS = 10
 _PERPLEXITY = 30.0
+_EQUAL = 1e-6  # deviation over size, below which features differ by rounding alone
 _FEWEST = 8  # points that t-SNE can make something of
 
 
@@ -17,7 +18,7 @@ def embed(features: Floats) -> Floats:
 
     start = _principal(features)
     deviation = start[:, 0].std()
-    if len(features) < _FEWEST or deviation == 0:
+    if len(features) < _FEWEST or deviation < _EQUAL * np.abs(features).max():
         return start
     tsne = TSNE(
         init=start / deviation * 1e-4,
@@ -30,13 +31,13 @@ def embed(features: Floats) -> Floats:
 
 
 def _principal(features: Floats) -> Floats:
-    """The first two principal components; the larger loading of each is positive."""
-    centred = features - features.mean(0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    points = np.zeros((len(features), 2), dtype=np.float32)
-    for index, axis in enumerate(axes[:2]):
-        points[:, index] = centred @ axis * np.sign(axis[np.abs(axis).argmax()])
-    return points
+    """The first two principal components; the value furthest out in each is positive."""
+    centred = (features - features.mean(0)).astype(np.float64)
+    # Through the products of the images, of which there are fewer than features, as a rule.
+    squares, vectors = np.linalg.eigh(centred @ centred.T)
+    points = vectors[:, :-3:-1] * np.sqrt(np.maximum(squares[:-3:-1], 0))
+    furthest = np.abs(points).argmax(0)
+    return np.asarray(points * np.sign(points[furthest, [0, 1]]), dtype=np.float32)
 
 
 def separation(source: Floats, target: Floats) -> float:

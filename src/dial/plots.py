@@ -256,7 +256,7 @@ def _bars(
     )
     if before is not None:
         axes.scatter(
-            before, rows, s=18, facecolors="none", edgecolors=theme.text, linewidths=1,
+            before, rows, s=18, facecolors=theme.paper, edgecolors=theme.text, linewidths=1,
             label="predicted without adaptation",
         )  # fmt: skip
     axes.set_yticks(rows, [shorten(name) for name in classes])
