@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import dial
-from dial import DialError, engine, methods
+from dial import DialError, engine, evidence, gathering, methods
 
 from .conftest import CLASSES, SETTINGS
 from .oracles import network_input
@@ -33,7 +34,7 @@ def test_every_method_trains_and_leaves_a_run(
     folder = run.folder
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "metrics.jsonl", "last.ckpt", "model.safetensors", "result.json",
-        "samples.safetensors",
+        "samples.safetensors", "evidence.safetensors", "report.html",
     }  # fmt: skip
     assert run.result["method"] == method
     assert run.result["steps"] == 8
@@ -42,6 +43,12 @@ def test_every_method_trains_and_leaves_a_run(
     assert [line["epoch"] for line in run.history] == [1, 2]
     assert run.model.classes == CLASSES
     assert not any(type(m).__module__.startswith("dial") for m in run.network.modules())
+    found = evidence.load(folder)
+    assert float(np.mean(found.after.predicted == found.labels)) == pytest.approx(
+        run.result["target_accuracy"]
+    )
+    assert (found.before is not None) == (found.shift_before is not None) == bool(found.without)
+    assert len(found.layers) == len(found.shift_after) > 0
     # The finished file gives the accuracy that the run reports.
     images = torch.stack(
         [network_input(path, run.model.preprocessing) for path in _files(folders[1])]
@@ -74,6 +81,27 @@ def test_shuffled_or_missing_labels_change_no_weight(
     weights.append(load_file(run.folder / "model.safetensors"))
     for other in weights[1:]:
         assert all(torch.equal(weights[0][name], other[name]) for name in weights[0])
+
+
+def test_what_is_told_about_a_run_costs_it_nothing(
+    folders: tuple[Path, Path],
+    settings: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = dial.adapt(*folders, **settings)
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("too many pictures")
+
+    monkeypatch.setattr(gathering, "gather", fail)
+    bare = dial.adapt(*folders, **settings | {"out": tmp_path / "bare", "quiet": False})
+    assert "the run has no evidence for a report (MemoryError: too many" in capsys.readouterr().err
+    assert not (bare.folder / "report.html").exists()
+    ours, theirs = ((r.folder / "model.safetensors").read_bytes() for r in (whole, bare))
+    assert ours == theirs
+    assert whole.history == bare.history
 
 
 def command(folders: tuple[Path, Path], settings: dict[str, Any], *more: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dial import backbones, engine, files, methods, models, runs, settings
+from dial import (
+    backbones,
+    engine,
+    evidence,
+    files,
+    findings,
+    gathering,
+    methods,
+    models,
+    report,
+    runs,
+    settings,
+)
 from dial.backbones import Backbone
 from dial.console import Reporter
 from dial.conversion import Appended
@@ -27,7 +41,6 @@ from dial.methods._interface import Images
 from dial.runs import Run
 from dial.settings import Settings
 
-_FEW = 0.5  # predicted classes over classes, below which a target counts as collapsed
 _SAMPLES = 16  # images of the target that are kept to try exported networks on
 
 
@@ -152,9 +165,27 @@ def _run(
         images(target.pixels, by_content=True),
     )
     append_after = tuple(backbone.append_after) if _appends(trainee) else ()
+    some = images(source.pixels, by_content=True, most=gathering.SAMPLE)
+    unadapted = method.unadapted(trainee, some)
     method.finish(trainee, every)
     network = method.predictor(trainee)
     logits = models.predict(network, scoring)
+    with _no_less_without(reporter, "evidence for a report"):
+        found = gathering.gather(
+            method,
+            backbone,
+            network,
+            unadapted,
+            source=source,
+            target=target,
+            logits=logits,
+            preprocessing=preprocessing,
+            repeat={
+                "data": None if machine.data is None else str(machine.data),
+                "unlabelled": target.labels is None,
+            },
+        )
+        evidence.save(folder / evidence.NAME, found)
     model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone, append_after)
     models.save(folder / "model.safetensors", model)
     runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
@@ -178,7 +209,19 @@ def _run(
         "target_images": len(target.pixels),
     }
     files.write_json(folder / "result.json", result)
+    if (folder / evidence.NAME).exists():
+        with _no_less_without(reporter, "report"):
+            report.write(folder)
     reporter.finished(result, folder)
+
+
+@contextmanager
+def _no_less_without(reporter: Reporter, what: str) -> Iterator[None]:
+    """Let a run that is trained end well, whatever happens to what is only told about it."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, the model is worth more
+        reporter.warn(f"the run has no {what} ({type(error).__name__}: {error})")
 
 
 def _preprocessing(backbone: Backbone, chosen: Settings) -> Preprocessing:
@@ -243,13 +286,11 @@ def _accuracy(logits: Tensor, labels: Labels | None) -> float | None:
 
 def _judge(logits: Tensor, labels: Labels | None, reporter: Reporter) -> dict[str, Any]:
     """How an epoch did on the target: its accuracy, if there are labels, and how many classes."""
-    shares = torch.bincount(logits.argmax(1), minlength=logits.shape[1]) / len(logits)
-    used, classes = int((shares > 0).sum()), logits.shape[1]
-    if used < _FEW * classes and len(logits) >= 4 * classes:
-        reporter.warn(
-            f"the target's predictions have collapsed into {used} of {classes} classes, "
-            f"{float(shares.max()):.0%} of them into one; try a smaller --entropy or --lr"
-        )
+    predicted, classes = logits.argmax(1).numpy(), logits.shape[1]
+    collapsed = findings.collapse(predicted, classes)
+    if collapsed:
+        reporter.warn(collapsed)
+    used = len(np.unique(predicted))
     judged: dict[str, Any] = {"target_classes_predicted": used}
     if labels is not None:
         judged["target_accuracy"] = _accuracy(logits, labels)

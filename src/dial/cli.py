@@ -301,6 +301,24 @@ def export_command(
     )
 
 
+@app.command("report")
+def report_command(
+    run: RunFolder,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="The page; report.html in the run's folder by default.")
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="Finished run on the same target to compare with, such as source_only."),
+    ] = None,
+) -> None:
+    """Write one self-contained HTML page about a run."""
+    from dial.report import write
+
+    typer.echo(write(run, out=out, baseline=baseline))
+
+
 @list_app.command("methods")
 def list_methods(*, as_json: AsJson = False) -> None:
     """Show the adaptation methods."""

@@ -7,6 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dial import report
 from dial.adaptation import adapt
 from dial.runs import Run
 
@@ -19,7 +20,7 @@ METHODS = {
 NEXT = """The same with your own folders (SOURCE has a folder of images for each class):
   dial check SOURCE TARGET
   dial adapt SOURCE TARGET --out RUN
-  dial list methods"""
+  dial predict RUN IMAGES --out predictions.csv"""
 
 
 def demonstrate(*, out: Path | None = None, seed: int = 0, quiet: bool = False) -> list[Run]:
@@ -42,6 +43,7 @@ def demonstrate(*, out: Path | None = None, seed: int = 0, quiet: bool = False) 
         accuracy = f"{run.result['target_accuracy']:.1%}"
         table.add_row(name, about, accuracy, f"{run.result['seconds']:.0f}")
     console.print(table)
-    console.print(f"Runs and models: {folder}\n", highlight=False, soft_wrap=True)
+    page = report.write(folder / "dial", baseline=folder / "source_only")
+    console.print(f"What changed, on one page: {page}\n", highlight=False, soft_wrap=True)
     console.print(NEXT, highlight=False, markup=False)
     return runs

@@ -115,6 +115,12 @@ def load(folder: str | os.PathLike[str]) -> Run:
         DialError: no run there, or one that is not finished.
     """
     folder = Path(folder)
+    result, history = read_records(folder)
+    return Run(folder, models.load(folder / "model.safetensors"), result, history)
+
+
+def read_records(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The result and the metrics of a finished run, without its model; raises as `load` does."""
     try:
         result = json.loads((folder / "result.json").read_text())
         lines = (folder / "metrics.jsonl").read_text().splitlines()
@@ -134,5 +140,4 @@ def load(folder: str | os.PathLike[str]) -> Run:
             got=f"a damaged result.json or metrics.jsonl ({error})",
             fix="remove result.json, and finish the run again with its command and --resume",
         ) from error
-    model = models.load(folder / "model.safetensors")
-    return Run(folder, model, result, history)
+    return result, history

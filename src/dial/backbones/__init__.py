@@ -9,10 +9,10 @@ from types import ModuleType
 from torch import nn
 
 from dial import registry
-from dial.backbones._interface import Backbone
+from dial.backbones._interface import Backbone, hidden_features
 from dial.errors import DialError
 
-__all__ = ["Backbone", "build", "create", "describe"]
+__all__ = ["Backbone", "build", "create", "describe", "hidden_features"]
 
 
 def build(name: str, num_classes: int = 31, weights: str | Path = "auto") -> nn.Module:

@@ -109,17 +109,8 @@ class Backbone:
         >>> features[0].shape
         torch.Size([2, 12])
         """
-        found: list[Tensor] = []
-
-        def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            x = inputs[0]
-            found.append(x.flatten(2).mean(2) if x.dim() > 2 else x)  # noqa: PLR2004
-
-        hook = self.network.get_submodule(self.classifier).register_forward_pre_hook(keep)
-        try:
+        with hidden_features(self.network, self.classifier) as found:
             yield found
-        finally:
-            hook.remove()
 
     def freeze(self) -> None:
         """Switch off the gradients of the frozen parts."""
@@ -163,3 +154,19 @@ class Backbone:
         weight = (layer[0] if isinstance(layer, Appended) else layer).weight
         assert isinstance(weight, Tensor)  # noqa: S101 - found by find_classifier
         return weight
+
+
+@contextmanager
+def hidden_features(network: nn.Module, classifier: str) -> Iterator[list[Tensor]]:
+    """`Backbone.hidden_features` of any network, whose classifier has this name."""
+    found: list[Tensor] = []
+
+    def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        x = inputs[0]
+        found.append(x.flatten(2).mean(2) if x.dim() > 2 else x)  # noqa: PLR2004
+
+    hook = network.get_submodule(classifier).register_forward_pre_hook(keep)
+    try:
+        yield found
+    finally:
+        hook.remove()

@@ -19,7 +19,8 @@ class EvaluationBatches:
 
     They come in the order of their rows, for scoring, or `by_content`, for whatever becomes part
     of a model (calibration): rows follow paths, which may tell labels. Of `world_size` processes
-    each gets a run of neighbours; `rows` tells which.
+    each gets a run of neighbours; `rows` tells which. `most` takes that many, the first ones; of
+    images `by_content` they are a fair sample.
     """
 
     def __init__(
@@ -29,12 +30,13 @@ class EvaluationBatches:
         preprocessing: Preprocessing,
         batch_size: int = 64,
         by_content: bool = False,
+        most: int | None = None,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
         start, stop = (len(pixels) * part // world_size for part in (rank, rank + 1))
         order = pixels.order if by_content else np.arange(len(pixels), dtype=np.int64)
-        self.rows = order[start:stop]
+        self.rows = order[start:stop][:most]
         self._pixels, self._preprocessing, self._batch_size = pixels, preprocessing, batch_size
 
     def __len__(self) -> int:

@@ -69,6 +69,10 @@ class Method(ABC):
 
     needs_target: ClassVar[bool] = True
     """Whether training looks at the target's images."""
+    adapts: ClassVar[bool] = True
+    """Whether the target's images have any part in the predictor."""
+    without: ClassVar[str] = ""
+    """What `unadapted` is, in words."""
 
     @abstractmethod
     def prepare(self, backbone: Backbone) -> Trainee:
@@ -86,6 +90,13 @@ class Method(ABC):
 
     def reference_for(self, backbone: Backbone) -> str | Reference | None:  # noqa: ARG002
         """The reference distribution of its DA-layers; None where it has no such layers."""
+        return None
+
+    def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module | None:  # noqa: ARG002
+        """A plain network to compare the predictor with, from before `finish`; most have none.
+
+        The trainee is not changed; `source` are some of the source's images.
+        """
         return None
 
     def finish(self, trainee: Trainee, images: Images) -> None:  # noqa: B027 - most do nothing

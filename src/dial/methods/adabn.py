@@ -1,9 +1,9 @@
 """AdaBN (Li et al. 2016): trained on the source, then BatchNorm statistics of the target."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from dial.backbones import Backbone
 from dial.calibration import calibrate
@@ -22,6 +22,7 @@ class AdaBN(Method):
     """BatchNorm while training on the source: 'batch', or 'frozen' at its statistics."""
 
     needs_target = False
+    without = "the network as trained on the source, before the target's statistics went in"
 
     def __post_init__(self) -> None:
         check_choice("statistics", self.statistics, ("batch", "frozen"))
@@ -35,6 +36,10 @@ class AdaBN(Method):
         """Cross-entropy of the source."""
         with use_domain(trainee, "source"):
             yield {"cross_entropy": cross_entropy(trainee(batch.source), batch.labels)}
+
+    def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module:  # noqa: ARG002
+        """With the statistics that the training on the source left."""
+        return fold(trainee.network, "source", fuse=False)
 
     def finish(self, trainee: Trainee, images: Images) -> None:
         """The target's statistics, over all its images."""

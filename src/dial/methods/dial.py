@@ -1,10 +1,11 @@
 """DIAL: DA-layers that align every domain with one reference, and entropy on the target."""
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dial import losses
 from dial.backbones import Backbone
@@ -42,6 +43,8 @@ class Dial(Method):
     """Weight of the L1 penalty on centred activations."""
     passes: str = "auto"
     """'joint', 'separate', or 'auto': the faster one on the device."""
+
+    without = "the same network with the source's statistics in its DA-layers"
 
     def __post_init__(self) -> None:
         check_choice("passes", self.passes, ("auto", "joint", "separate"))
@@ -92,6 +95,12 @@ class Dial(Method):
         if not self.sparsity:
             return {}
         return {"sparsity": self.sparsity * share * losses.sparsity(trainee)}
+
+    def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module:
+        """With the source's statistics, taken as the target's are when training is over."""
+        network = copy.deepcopy(trainee.network)
+        calibrate(network, source, domain="source", passes=1)  # a second one changes little
+        return fold(network, "source", fuse=False)
 
     def finish(self, trainee: Trainee, images: Images) -> None:
         """The target's statistics, over all its images."""

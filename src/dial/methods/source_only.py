@@ -14,6 +14,7 @@ class SourceOnly(PlainMethod):
     """The baseline that adaptation has to beat."""
 
     needs_target = False
+    adapts = False
 
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
         """Cross-entropy of the source."""
