@@ -28,6 +28,7 @@ SETTINGS: dict[str, Any] = {
     "batch_size": "8+4",
     "lr": 0.01,
     "quiet": True,
+    "report": False,  # takes its time; what is about it asks for it
 }
 
 
@@ -67,7 +68,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
 def test_every_method_trains_and_leaves_a_run(
     method: str, folders: tuple[Path, Path], settings: dict[str, Any]
 ) -> None:
-    run = dial.adapt(*folders, **settings | {"method": method})
+    run = dial.adapt(*folders, **settings | {"method": method, "report": True})
     folder = run.folder
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "metrics.jsonl", "last.ckpt", "model.safetensors", "result.json",
@@ -135,12 +136,14 @@ def test_what_is_told_about_a_run_costs_it_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    settings |= {"report": True}
     whole = dial.adapt(*folders, **settings)
 
     def fail(*_: object, **__: object) -> None:
         raise MemoryError("too many pictures")
 
     monkeypatch.setattr(gathering, "gather", fail)
+    monkeypatch.setattr(methods.kind("dial"), "unadapted", fail)
     bare = dial.adapt(*folders, **settings | {"out": tmp_path / "bare", "quiet": False})
     assert "the run has no evidence for a report (MemoryError: too many" in capsys.readouterr().err
     assert not (bare.folder / "report.html").exists()
@@ -150,7 +153,9 @@ def test_what_is_told_about_a_run_costs_it_nothing(
 
 
 def command(folders: tuple[Path, Path], settings: dict[str, Any], *more: str) -> list[str]:
-    options = [f"--{k.replace('_', '-')}={v}" for k, v in settings.items() if k != "quiet"]
+    options = [
+        f"--{k.replace('_', '-')}={v}" for k, v in settings.items() if k not in ("quiet", "report")
+    ]
     main = "from dial.cli import main; main()"
     return [sys.executable, "-c", main, "adapt", *map(str, folders), *options, *more]
 
