@@ -84,6 +84,7 @@ def test_check_with_bad_files(make_folder: MakeFolder) -> None:
         (["check", "office31:amazon", "office31:webcam"], "fix: pass --data DIR"),
         (["check", "somewhere"], "Missing argument 'TARGET'"),
         (["check", "a", "b", "--dta", "c"], "No such option: --dta"),
+        (["report", "nowhere"], "wanted a finished run in nowhere, got no run there"),
         (["chek"], "No such command 'chek'"),
         (["list", "nothing"], "No such command 'nothing'"),
     ],

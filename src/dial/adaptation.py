@@ -1,9 +1,6 @@
 """From two domains to a finished predictor: what `dial adapt` does, from Python."""
 
-import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -13,22 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dial import (
-    backbones,
-    engine,
-    evidence,
-    files,
-    findings,
-    gathering,
-    methods,
-    models,
-    report,
-    runs,
-    settings,
-)
+from dial import backbones, engine, findings, methods, models, runs, settings
 from dial.backbones import Backbone
+from dial.conclusion import Trained, accuracy, conclude
 from dial.console import Reporter
-from dial.conversion import Appended
 from dial.data.batches import Batches
 from dial.data.domain import Domain, ImageArray, Labels, require_labels
 from dial.data.evaluation import EvaluationBatches
@@ -37,11 +22,8 @@ from dial.data.transforms import Preprocessing
 from dial.datasets import open_pair
 from dial.errors import DialError
 from dial.machine import Machine, launch
-from dial.methods._interface import Images
 from dial.runs import Run
 from dial.settings import Settings
-
-_SAMPLES = 16  # images of the target that are kept to try exported networks on
 
 
 def adapt(
@@ -132,8 +114,7 @@ def _run(
         source, target = ready()
     method = methods.create(chosen.method, chosen.options)
     batches = _batches(source, target, method, chosen, preprocessing, fabric, machine)
-    images = partial(EvaluationBatches, preprocessing=preprocessing, batch_size=64)
-    scoring = images(target.pixels)
+    scoring = EvaluationBatches(target.pixels, preprocessing=preprocessing)
     reporter = Reporter(quiet=quiet, title=f"{chosen.method}: {source.name} -> {target.name}")
     trainee = method.prepare(backbone)
     trainee.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -155,73 +136,9 @@ def _run(
             on_epoch=on_epoch,
             on_step=reporter.step,
         )
-    if not fabric.is_global_zero:
-        return
-    assert source.labels is not None  # noqa: S101 - checked before training
-    labelled = images(source.pixels, by_content=True)
-    every = Images(
-        labelled,
-        torch.from_numpy(source.labels.indices[labelled.rows]),
-        images(target.pixels, by_content=True),
-    )
-    append_after = tuple(backbone.append_after) if _appends(trainee) else ()
-    some = images(source.pixels, by_content=True, most=gathering.SAMPLE)
-    unadapted = method.unadapted(trainee, some)
-    method.finish(trainee, every)
-    network = method.predictor(trainee)
-    logits = models.predict(network, scoring)
-    with _no_less_without(reporter, "evidence for a report"):
-        found = gathering.gather(
-            method,
-            backbone,
-            network,
-            unadapted,
-            source=source,
-            target=target,
-            logits=logits,
-            preprocessing=preprocessing,
-            repeat={
-                "data": None if machine.data is None else str(machine.data),
-                "unlabelled": target.labels is None,
-            },
-        )
-        evidence.save(folder / evidence.NAME, found)
-    model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone, append_after)
-    models.save(folder / "model.safetensors", model)
-    runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
-    lines = [json.dumps(record) for record in progress.history]
-    files.write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
-    accuracy = _accuracy(logits, target.labels)
-    reference = method.reference_for(backbone)
-    result = {
-        "method": chosen.method,
-        "backbone": chosen.backbone,
-        "reference": reference
-        if reference is None or isinstance(reference, str)
-        else repr(reference),
-        "source": source.name,
-        "target": target.name,
-        "seed": chosen.seed,
-        "epochs": len(progress.history),
-        "steps": progress.step,
-        "seconds": round(progress.seconds, 1),
-        "target_accuracy": accuracy,
-        "target_images": len(target.pixels),
-    }
-    files.write_json(folder / "result.json", result)
-    if (folder / evidence.NAME).exists():
-        with _no_less_without(reporter, "report"):
-            report.write(folder)
-    reporter.finished(result, folder)
-
-
-@contextmanager
-def _no_less_without(reporter: Reporter, what: str) -> Iterator[None]:
-    """Let a run that is trained end well, whatever happens to what is only told about it."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - whatever it is, the model is worth more
-        reporter.warn(f"the run has no {what} ({type(error).__name__}: {error})")
+    if fabric.is_global_zero:
+        trained = Trained(method, backbone, trainee, source, target, preprocessing)
+        conclude(trained, chosen, machine, progress, reporter, folder)
 
 
 def _preprocessing(backbone: Backbone, chosen: Settings) -> Preprocessing:
@@ -274,16 +191,6 @@ def _batches(
     return batches
 
 
-def _appends(trainee: methods.Trainee) -> bool:
-    return any(isinstance(module, Appended) for module in trainee.modules())
-
-
-def _accuracy(logits: Tensor, labels: Labels | None) -> float | None:
-    if labels is None:
-        return None
-    return float(np.mean(logits.argmax(1).numpy() == labels.indices))
-
-
 def _judge(logits: Tensor, labels: Labels | None, reporter: Reporter) -> dict[str, Any]:
     """How an epoch did on the target: its accuracy, if there are labels, and how many classes."""
     predicted, classes = logits.argmax(1).numpy(), logits.shape[1]
@@ -293,5 +200,5 @@ def _judge(logits: Tensor, labels: Labels | None, reporter: Reporter) -> dict[st
     used = len(np.unique(predicted))
     judged: dict[str, Any] = {"target_classes_predicted": used}
     if labels is not None:
-        judged["target_accuracy"] = _accuracy(logits, labels)
+        judged["target_accuracy"] = accuracy(logits, labels)
     return judged

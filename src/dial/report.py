@@ -117,9 +117,12 @@ def _shift(found: Evidence) -> Context:
     """Pictures and a table of the distances at the normalisation layers."""
     if not found.layers:
         return {"pictures": [], "rows": []}
-    series = {} if found.shift_before is None else {"without adaptation": found.shift_before}
-    name = "with adaptation" if series else "this network"
-    series |= {name: found.shift_after}
+    series = {"this network": found.shift_after}
+    if found.shift_before is not None:  # of the run itself, also where the page has a baseline
+        series = {
+            "source's statistics": found.shift_before,
+            "each domain's own": found.shift_after,
+        }
     measures = {
         "location": ("Where the values lie", "difference of means, in deviations"),
         "scale": ("How far they spread", "log ratio of deviations"),
@@ -130,11 +133,7 @@ def _shift(found: Evidence) -> Context:
     ]
     before = found.shift_before or [None] * len(found.layers)
     rows = list(zip(found.layers, before, found.shift_after, strict=True))
-    mean = {
-        key: float(np.mean([distance.location for distance in every]))
-        for key, every in series.items()
-    }
-    return {"pictures": pictures, "rows": rows, "mean": mean}
+    return {"pictures": pictures, "rows": rows}
 
 
 def _clouds(found: Evidence) -> list[Context]:
