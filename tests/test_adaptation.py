@@ -253,13 +253,12 @@ def test_wrong_settings_are_said_before_images_are_read(
 
 
 def test_collapse_is_told_with_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    from dial.adaptation import _judge
+    from dial.conclusion import warn_of_collapse
     from dial.console import Reporter
 
     logits = torch.zeros(100, 10)
     logits[:, 3] = 1
-    record = _judge(logits, None, Reporter(quiet=False, title=""))
-    assert record == {"target_classes_predicted": 1}
+    warn_of_collapse(logits, Reporter(quiet=False, title=""))
     assert "collapsed into 1 of 10 classes, 100% of them into one" in capsys.readouterr().err
 
 

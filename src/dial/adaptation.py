@@ -6,13 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dial import backbones, engine, findings, methods, models, runs, settings
+from dial import backbones, engine, methods, models, runs, settings
 from dial.backbones import Backbone
-from dial.conclusion import Trained, accuracy, conclude
+from dial.conclusion import Trained, accuracy, conclude, warn_of_collapse
 from dial.console import Reporter
 from dial.data.batches import Batches
 from dial.data.domain import Domain, ImageArray, Labels, require_labels
@@ -24,6 +23,8 @@ from dial.errors import DialError
 from dial.machine import Machine, launch
 from dial.runs import Run
 from dial.settings import Settings
+
+_SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
 
 
 def adapt(
@@ -121,7 +122,9 @@ def _run(
 
     def on_epoch(trainee: methods.Trainee, record: dict[str, Any]) -> None:
         logits = models.predict(trainee.network, scoring)
-        record |= _judge(logits, target.labels, reporter)
+        record |= _judge(logits, target.labels)
+        if record["step"] >= _SETTLED:
+            warn_of_collapse(logits, reporter)
         reporter.epoch(record)
 
     with reporter:
@@ -191,14 +194,9 @@ def _batches(
     return batches
 
 
-def _judge(logits: Tensor, labels: Labels | None, reporter: Reporter) -> dict[str, Any]:
+def _judge(logits: Tensor, labels: Labels | None) -> dict[str, Any]:
     """How an epoch did on the target: its accuracy, if there are labels, and how many classes."""
-    predicted, classes = logits.argmax(1).numpy(), logits.shape[1]
-    collapsed = findings.collapse(predicted, classes)
-    if collapsed:
-        reporter.warn(collapsed)
-    used = len(np.unique(predicted))
-    judged: dict[str, Any] = {"target_classes_predicted": used}
+    judged: dict[str, Any] = {"target_classes_predicted": len(logits.argmax(1).unique())}
     if labels is not None:
         judged["target_accuracy"] = accuracy(logits, labels)
     return judged

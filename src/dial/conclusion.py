@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dial import engine, evidence, files, gathering, methods, models, report, runs
+from dial import engine, evidence, files, findings, gathering, methods, models, report, runs
 from dial.backbones import Backbone
 from dial.console import Reporter
 from dial.conversion import Appended
@@ -63,6 +63,7 @@ def conclude(
     method.finish(trainee, every)
     network = method.predictor(trainee)
     logits = models.predict(network, images(target.pixels))
+    warn_of_collapse(logits, reporter)
     if machine.report:
         _leave_evidence(trained, network, unadapted, logits, machine, reporter, folder)
     classes = source.labels.classes
@@ -147,6 +148,13 @@ def _no_less_without(reporter: Reporter, what: str) -> Iterator[None]:
 
 def _appends(trainee: methods.Trainee) -> bool:
     return any(isinstance(module, Appended) for module in trainee.modules())
+
+
+def warn_of_collapse(logits: Tensor, reporter: Reporter) -> None:
+    """Tell if the target's predictions are of few of the classes."""
+    collapsed = findings.collapse(logits.argmax(1).numpy(), logits.shape[1])
+    if collapsed:
+        reporter.warn(collapsed)
 
 
 def accuracy(logits: Tensor, labels: Labels | None) -> float | None:
