@@ -1,7 +1,6 @@
 """Records in, page out: one self-contained HTML page about a finished run."""
 
 import base64
-import json
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def write(folder: Path, *, out: Path | None = None, baseline: Path | None = None
         other, _ = runs.read_records(baseline)
         told = f"another run on the same images: {other['method']}, seed {other['seed']}"
         found = found.against(evidence.load(baseline), without=told)
-    config = json.loads((folder / "config.json").read_text())
+    config = runs.read_config(folder / "config.json")
     path = out or folder / NAME
     files.write_text(path, render(found, config=config, result=result, history=history))
     return path

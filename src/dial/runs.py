@@ -81,7 +81,7 @@ def begin(
             got=f"{folder}, which holds a run already",
             fix="pass --resume, or another --out",
         )
-    begun = _begun(path)
+    begun = read_config(path)
     same = ("source", "target", "classes", "settings")
     if any(begun.get(key) != config[key] for key in same):
         before = begun.get("settings", {}) | {k: begun.get(k) for k in ("source", "target")}
@@ -97,14 +97,15 @@ def begin(
     return load(folder) if (folder / "result.json").exists() else None
 
 
-def _begun(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
+    """What a run began with."""
     try:
         return json.loads(path.read_text())  # type: ignore[no-any-return]
     except (OSError, ValueError) as error:
         raise DialError(
             wanted=f"the settings of a run in {path}",
             got=str(error),
-            fix="start anew in another --out",
+            fix="start a run anew in another --out",
         ) from error
 
 
