@@ -18,7 +18,7 @@ ORDER = [
     ["calibration", "folding"],
     ["backbones", "data", "listing"],
     ["datasets", "methods", "settings", "files", "console"],
-    ["engine", "models", "machine", "observation", "evidence", "repetition"],
+    ["engine", "models", "machine", "observation", "evidence", "outputs", "repetition"],
     ["runs", "gathering", "findings", "plots"],
     ["report"],
     ["adaptation", "prediction"],

@@ -22,6 +22,7 @@ from dial import (
     gathering,
     methods,
     models,
+    outputs,
     report,
     runs,
     settings,
@@ -32,6 +33,7 @@ from dial.conversion import Appended
 from dial.data.batches import Batches
 from dial.data.domain import Domain, ImageArray, Labels, require_labels
 from dial.data.evaluation import EvaluationBatches
+from dial.data.holdout import hold_out
 from dial.data.prepare import PreparedDomain, prepare
 from dial.data.transforms import Preprocessing
 from dial.datasets import open_pair
@@ -130,6 +132,7 @@ def _run(
     )
     with fabric.rank_zero_first():  # the others find the cache built
         source, target = ready()
+    source, held_out = hold_out(source, chosen.holdout, seed=chosen.seed)
     method = methods.create(chosen.method, chosen.options)
     batches = _batches(source, target, method, chosen, preprocessing, fabric, machine)
     images = partial(EvaluationBatches, preprocessing=preprocessing, batch_size=64)
@@ -186,12 +189,22 @@ def _run(
             },
         )
         evidence.save(folder / evidence.NAME, found)
+    with _no_less_without(reporter, "outputs to judge it by"):
+        outputs.keep(
+            folder,
+            network,
+            unadapted,
+            source=source,
+            held_out=held_out,
+            target=target,
+            preprocessing=preprocessing,
+            classifier=backbone.classifier,
+        )
     model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone, append_after)
     models.save(folder / "model.safetensors", model)
     runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
-    lines = [json.dumps(record) for record in progress.history]
-    files.write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
-    accuracy = _accuracy(logits, target.labels)
+    lines = "".join(json.dumps(record) + "\n" for record in progress.history)
+    files.write_text(folder / "metrics.jsonl", lines)
     reference = method.reference_for(backbone)
     result = {
         "method": chosen.method,
@@ -205,7 +218,7 @@ def _run(
         "epochs": len(progress.history),
         "steps": progress.step,
         "seconds": round(progress.seconds, 1),
-        "target_accuracy": accuracy,
+        "target_accuracy": _accuracy(logits, target.labels),
         "target_images": len(target.pixels),
     }
     files.write_json(folder / "result.json", result)

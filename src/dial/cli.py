@@ -136,6 +136,10 @@ def adapt_command(
     schedule: Annotated[
         str | None, typer.Option(help="steps, constant, cosine or inverse.")
     ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(help="Share of the source that is kept out of training, to judge by."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides everything random.")] = None,
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Processes that share every batch.")] = 1,
@@ -192,7 +196,17 @@ _ADAPT_OPTIONS = (
         "lr",
         "schedule",
     ),
-    *("seed", "device", "devices", "precision", "resume", "data", "cache_dir", "unlabelled"),
+    *(
+        "holdout",
+        "seed",
+        "device",
+        "devices",
+        "precision",
+        "resume",
+        "data",
+        "cache_dir",
+        "unlabelled",
+    ),
     *("skip_bad", "quiet"),
 )
 

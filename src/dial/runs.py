@@ -16,7 +16,7 @@ from dial.data.domain import Domain, require_labels
 from dial.data.pixels import Bytes
 from dial.data.transforms import centre
 from dial.errors import DialError
-from dial.settings import Settings
+from dial.settings import BEFORE, Settings
 
 _SAMPLES = "samples.safetensors"
 
@@ -82,6 +82,7 @@ def begin(
             fix="pass --resume, or another --out",
         )
     begun = _begun(path)
+    begun["settings"] = BEFORE | begun.get("settings", {})
     same = ("source", "target", "classes", "settings")
     if any(begun.get(key) != config[key] for key in same):
         before = begun.get("settings", {}) | {k: begun.get(k) for k in ("source", "target")}
