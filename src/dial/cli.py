@@ -357,6 +357,14 @@ def list_references(*, as_json: AsJson = False) -> None:
     _list("reference", references.describe(), as_json=as_json)
 
 
+@list_app.command("validators")
+def list_validators(*, as_json: AsJson = False) -> None:
+    """Show the ways to judge a run without the target's labels."""
+    from dial import validators
+
+    _list("validator", validators.describe(), as_json=as_json)
+
+
 def _list(kind: str, entries: dict[str, str], *, as_json: bool) -> None:
     from dial.listing import print_listing
 
