@@ -19,7 +19,7 @@ ORDER = [
     ["backbones", "data", "listing"],
     ["datasets", "methods", "settings", "files", "console"],
     ["engine", "models", "machine", "observation", "evidence", "outputs", "repetition"],
-    ["runs", "gathering", "findings", "plots", "validators"],
+    ["runs", "gathering", "findings", "plots", "validators", "estimation"],
     ["report"],
     ["adaptation", "prediction"],
     ["exporting"],

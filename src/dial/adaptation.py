@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -16,6 +16,7 @@ from torch import Tensor
 from dial import (
     backbones,
     engine,
+    estimation,
     evidence,
     files,
     findings,
@@ -189,17 +190,15 @@ def _run(
             },
         )
         evidence.save(folder / evidence.NAME, found)
-    with _no_less_without(reporter, "outputs to judge it by"):
-        outputs.keep(
-            folder,
-            network,
-            unadapted,
-            source=source,
-            held_out=held_out,
-            target=target,
-            preprocessing=preprocessing,
-            classifier=backbone.classifier,
-        )
+    keep = partial(
+        outputs.keep,
+        source=source,
+        held_out=held_out,
+        target=target,
+        preprocessing=preprocessing,
+        classifier=backbone.classifier,
+    )
+    judged = _judged(partial(keep, folder, network, unadapted), chosen, reporter)
     model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone, append_after)
     models.save(folder / "model.safetensors", model)
     runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
@@ -220,12 +219,23 @@ def _run(
         "seconds": round(progress.seconds, 1),
         "target_accuracy": _accuracy(logits, target.labels),
         "target_images": len(target.pixels),
+        **judged,
     }
     files.write_json(folder / "result.json", result)
     if (folder / evidence.NAME).exists():
         with _no_less_without(reporter, "report"):
             report.write(folder)
     reporter.finished(result, folder)
+
+
+def _judged(
+    look: Callable[[], outputs.Outputs], chosen: Settings, reporter: Reporter
+) -> dict[str, Any]:
+    """What the result tells beside its accuracy, without the target's labels."""
+    told: dict[str, Any] = {"estimated_accuracy": None}
+    with _no_less_without(reporter, "outputs to judge it by"):
+        told |= estimation.judge(look(), holdout=chosen.holdout)
+    return told
 
 
 @contextmanager

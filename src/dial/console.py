@@ -70,6 +70,11 @@ class Reporter:
         """At the end."""
         accuracy = result["target_accuracy"]
         told = "no labels to score with" if accuracy is None else f"target accuracy {accuracy:.1%}"
+        estimate = result.get("estimated_accuracy")
+        if estimate is not None:
+            told += f", estimated without labels {estimate:.1%}"
+        for warning in result.get("warnings", ()):
+            self.warn(warning)
         self.say(f"finished in {result['seconds']:.0f} s: {told}; {folder}")
 
     def say(self, text: str) -> None:

@@ -59,6 +59,11 @@ def render(found: Evidence, *, config: Context, result: Context, history: list[C
         "config": config,
         "evidence": found,
         "summary": _summary(found),
+        "judged": {
+            "estimate": result.get("estimated_accuracy"),
+            "missing": result.get("no_estimate"),
+            "warnings": result.get("warnings", []),
+        },
         "curves": _curves(history),
         "shift": _shift(found),
         "clouds": _clouds(found),
