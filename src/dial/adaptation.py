@@ -27,6 +27,7 @@ from dial import (
     report,
     runs,
     settings,
+    tuning,
 )
 from dial.backbones import Backbone
 from dial.console import Reporter
@@ -43,6 +44,7 @@ from dial.machine import Machine, launch
 from dial.methods._interface import Images
 from dial.runs import Run
 from dial.settings import Settings
+from dial.trials import Attempt
 
 _SAMPLES = 16  # images of the target that are kept to try exported networks on
 
@@ -55,6 +57,8 @@ def adapt(
     preset: str | None = None,
     resume: bool = False,
     unlabelled: bool = False,
+    tune: str | None = None,
+    validator: str | None = None,
     **options: Any,
 ) -> Run:
     """Train a classifier on the source that works on the target.
@@ -67,6 +71,9 @@ def adapt(
         preset: where the settings come from; by default it follows the backbone and the data.
         resume: go on with the run in `out`, or return it if it is finished.
         unlabelled: take the target's folders for folders, not for classes.
+        tune: a numeric field of the method to choose without the target's labels, from a grid;
+            `entropy="auto"` is `tune="entropy"`.
+        validator: what to choose it by.
         options: fields of `Settings`, of the method (`reference`, `entropy`, ...), and of the
             machine (`device`, `devices`, `precision`, `data`, `cache_dir`, `skip_bad`, ...).
 
@@ -78,10 +85,29 @@ def adapt(
     machine = Machine(**{k: v for k, v in machine_options.items() if v is not None})
     domains = open_pair(source, target, data=machine.data, unlabelled=unlabelled)
     chosen = _choose(domains[0], preset, options)
+    train = partial(_train, domains=domains, machine=machine)
+    search = tuning.plan(chosen, tune=tune, validator=validator)
+    if search is None:
+        return train(chosen, folder, resume=resume)
+    alone, quiet = machine.devices == 1, machine.quiet
+    tuning.tune(search, folder, domains, train=train, resume=resume, prune=alone, quiet=quiet)
+    return runs.load(folder)
+
+
+def _train(
+    chosen: Settings,
+    folder: Path,
+    *,
+    domains: tuple[Domain, Domain],
+    machine: Machine,
+    resume: bool,
+    attempt: Attempt | None = None,
+) -> Run:
+    """One run from its settings."""
     finished = runs.begin(folder, chosen, domains, resume=resume)
     if finished is not None:
         return finished
-    launch(_run, domains, chosen, folder, machine, resume=resume, machine=machine)
+    launch(_run, domains, chosen, folder, machine, attempt, resume=resume, machine=machine)
     return runs.load(folder)
 
 
@@ -106,6 +132,7 @@ def _run(
     chosen: Settings,
     folder: Path,
     machine: Machine,
+    attempt: Attempt | None,
     *,
     resume: bool,
 ) -> None:
@@ -138,14 +165,11 @@ def _run(
     batches = _batches(source, target, method, chosen, preprocessing, fabric, machine)
     images = partial(EvaluationBatches, preprocessing=preprocessing, batch_size=64)
     scoring = images(target.pixels)
-    reporter = Reporter(quiet=quiet, title=f"{chosen.method}: {source.name} -> {target.name}")
+    title = attempt.title if attempt else f"{chosen.method}: {source.name} -> {target.name}"
+    reporter = Reporter(quiet=quiet, title=title, scores=attempt is None)
+    subjects = outputs.Subjects(source, held_out, target, preprocessing, backbone.classifier)
     trainee = method.prepare(backbone)
     trainee.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def on_epoch(trainee: methods.Trainee, record: dict[str, Any]) -> None:
-        logits = models.predict(trainee.network, scoring)
-        record |= _judge(logits, target.labels, reporter)
-        reporter.epoch(record)
 
     with reporter:
         progress = engine.fit(
@@ -156,7 +180,9 @@ def _run(
             fabric=fabric,
             checkpoint=folder / "last.ckpt",
             resume=resume,
-            on_epoch=on_epoch,
+            on_epoch=partial(
+                _end_epoch, scoring=scoring, subjects=subjects, reporter=reporter, attempt=attempt
+            ),
             on_step=reporter.step,
         )
     if not fabric.is_global_zero:
@@ -190,15 +216,7 @@ def _run(
             },
         )
         evidence.save(folder / evidence.NAME, found)
-    keep = partial(
-        outputs.keep,
-        source=source,
-        held_out=held_out,
-        target=target,
-        preprocessing=preprocessing,
-        classifier=backbone.classifier,
-    )
-    judged = _judged(partial(keep, folder, network, unadapted), chosen, reporter)
+    judged = _judged(partial(subjects.keep, folder, network, unadapted), chosen, reporter)
     model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone, append_after)
     models.save(folder / "model.safetensors", model)
     runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
@@ -226,6 +244,23 @@ def _run(
         with _no_less_without(reporter, "report"):
             report.write(folder)
     reporter.finished(result, folder)
+
+
+def _end_epoch(
+    trainee: methods.Trainee,
+    record: dict[str, Any],
+    *,
+    scoring: EvaluationBatches,
+    subjects: outputs.Subjects,
+    reporter: Reporter,
+    attempt: Attempt | None,
+) -> None:
+    """Score and tell an epoch; a trial that is far behind others is stopped here."""
+    logits = models.predict(trainee.network, scoring)
+    record |= _judge(logits, subjects.target.labels, reporter)
+    reporter.epoch(record)
+    if attempt is not None and attempt.judge is not None:
+        attempt.judge(record["epoch"], partial(subjects.midway, trainee.network))
 
 
 def _judged(

@@ -95,6 +95,15 @@ def demo_command(
     demonstrate(out=out, seed=seed, quiet=quiet)
 
 
+def _number_or_auto(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter("wanted a number, or auto") from None
+
+
 @app.command("adapt")
 def adapt_command(
     source: Source,
@@ -110,7 +119,14 @@ def adapt_command(
     reference: Annotated[
         str | None, typer.Option(help="Reference distribution of the DA-layers.")
     ] = None,
-    entropy: Annotated[float | None, typer.Option(help="Weight of the target's entropy.")] = None,
+    entropy: Annotated[
+        str | None,
+        typer.Option(
+            help="Weight of the target's entropy; auto chooses it without labels.",
+            parser=_number_or_auto,
+            metavar="FLOAT|auto",
+        ),
+    ] = None,
     warmup: Annotated[
         float | None, typer.Option(help="Share of the training over which that weight grows.")
     ] = None,
@@ -144,6 +160,12 @@ def adapt_command(
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Processes that share every batch.")] = 1,
     precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
+    tune: Annotated[
+        str | None, typer.Option(help="Setting of the method to choose without labels.")
+    ] = None,
+    validator: Annotated[
+        str | None, typer.Option(help="What to choose it by; see dial list validators.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in the folder.")
     ] = False,
@@ -207,7 +229,7 @@ _ADAPT_OPTIONS = (
         "cache_dir",
         "unlabelled",
     ),
-    *("skip_bad", "quiet"),
+    *("skip_bad", "quiet", "tune", "validator"),
 )
 
 

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import partial
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from dial.calibration import to_network
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import PreparedDomain
 from dial.data.transforms import Preprocessing
+from dial.domains import DomainSpecific, use_domain
 from dial.errors import DialError
 
 NAME = "outputs.safetensors"
@@ -54,50 +55,57 @@ class Outputs:
     """The target in the eyes of the predictor without adaptation, where there is one."""
 
 
-def keep(
-    folder: Path,
-    predictor: nn.Module,
-    unadapted: nn.Module | None,
-    *,
-    source: PreparedDomain,
-    held_out: PreparedDomain | None,
-    target: PreparedDomain,
-    preprocessing: Preprocessing,
-    classifier: str,
-) -> Outputs:
-    """Send images through plain networks in eval mode, and put what comes out beside the run.
+@dataclass(frozen=True)
+class Subjects:
+    """What is looked at, and how it reaches a network: both domains, and what was held out."""
 
-    The networks are not changed.
-    """
-    look = partial(_look, preprocessing=preprocessing, classifier=classifier)
-    of_source = predictor if unadapted is None else unadapted
-    bare = PreparedDomain(target.name, target.images, target.pixels, None)
-    found = Outputs(
-        target=look(predictor, bare, most=TARGET),
-        training=look(of_source, source, most=SOURCE),
-        held_out=None if held_out is None else look(of_source, held_out, most=None),
-        unadapted=None if unadapted is None else look(unadapted, bare, most=TARGET),
-    )
-    assert source.labels is not None  # noqa: S101 - a source has them
-    about = {"classes": source.labels.classes, "images": "in the order of their content"}
-    save(folder / NAME, found, about=about)
-    return found
+    source: PreparedDomain
+    held_out: PreparedDomain | None
+    target: PreparedDomain
+    preprocessing: Preprocessing
+    classifier: str
+    """The name of the layer whose input are the features."""
 
+    def keep(self, folder: Path, predictor: nn.Module, unadapted: nn.Module | None) -> Outputs:
+        """Send images through plain networks in eval mode, and put the outputs beside the run.
 
-def _look(
-    network: nn.Module,
-    domain: PreparedDomain,
-    *,
-    preprocessing: Preprocessing,
-    classifier: str,
-    most: int | None,
-) -> Seen:
-    images = EvaluationBatches(
-        domain.pixels, preprocessing=preprocessing, by_content=True, most=most
-    )
-    logits, features = run(network, images, classifier=classifier)
-    labels = None if domain.labels is None else domain.labels.indices[images.rows]
-    return Seen(logits.numpy(), features.numpy(), labels)
+        The networks are not changed. Source images go through the one without adaptation, where
+        there is one: that is where a method with DA-layers sends them.
+        """
+        held_out, target = self.held_out, self._target()
+        of_source = predictor if unadapted is None else unadapted
+        found = Outputs(
+            target=self._look(predictor, target, most=TARGET),
+            training=self._look(of_source, self.source, most=SOURCE),
+            held_out=None if held_out is None else self._look(of_source, held_out),
+            unadapted=None if unadapted is None else self._look(unadapted, target, most=TARGET),
+        )
+        assert self.source.labels is not None  # noqa: S101 - a source has them
+        about = {"classes": self.source.labels.classes, "images": "in the order of their content"}
+        save(folder / NAME, found, about=about)
+        return found
+
+    def midway(self, network: nn.Module) -> Outputs:
+        """The same of a network that is still trained, with its running statistics."""
+        aligned = any(isinstance(module, DomainSpecific) for module in network.modules())
+        held_out = self.held_out
+        with use_domain(network, "source") if aligned else nullcontext():
+            training = self._look(network, self.source, most=SOURCE)
+            held = None if held_out is None else self._look(network, held_out)
+        target = self._look(network, self._target(), most=TARGET)
+        return Outputs(target=target, training=training, held_out=held)
+
+    def _target(self) -> PreparedDomain:
+        """The target without its labels."""
+        return replace(self.target, labels=None)
+
+    def _look(self, network: nn.Module, domain: PreparedDomain, *, most: int | None = None) -> Seen:
+        images = EvaluationBatches(
+            domain.pixels, preprocessing=self.preprocessing, by_content=True, most=most
+        )
+        logits, features = run(network, images, classifier=self.classifier)
+        labels = None if domain.labels is None else domain.labels.indices[images.rows]
+        return Seen(logits.numpy(), features.numpy(), labels)
 
 
 @torch.no_grad()

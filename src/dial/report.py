@@ -59,6 +59,8 @@ def render(found: Evidence, *, config: Context, result: Context, history: list[C
         "config": config,
         "evidence": found,
         "summary": _summary(found),
+        "chosen": result.get("chosen"),
+        "trials": result.get("trials", []),
         "judged": {
             "estimate": result.get("estimated_accuracy"),
             "missing": result.get("no_estimate"),

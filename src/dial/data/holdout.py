@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dial.data.domain import ImageArray, ImageFiles
+from dial.data.domain import ImageArray, ImageFiles, Labels
 from dial.data.pixels import Rows, SomePixels
 from dial.data.prepare import PreparedDomain
 
@@ -29,6 +29,15 @@ def hold_out(
     return _take(source, kept), _take(source, rows)
 
 
+def count(labels: Labels, share: float) -> int:
+    """How many images would be held out, if they were enough."""
+    return sum(_of(share, images) for images in labels.counts.values())
+
+
+def _of(share: float, images: int) -> int:
+    return math.floor(share * images + 1e-9)  # 0.29 * 100 is a little less than 29
+
+
 def _choose(source: PreparedDomain, share: float, seed: int) -> Rows:
     assert source.labels is not None  # noqa: S101 - a source has them
     by_content = source.labels.indices[source.pixels.order]
@@ -36,8 +45,7 @@ def _choose(source: PreparedDomain, share: float, seed: int) -> Rows:
     for label in range(len(source.labels.classes)):
         members = source.pixels.order[by_content == label]
         random = np.random.default_rng((seed, _HOLD_OUT, label))
-        count = math.floor(share * len(members) + 1e-9)  # 0.29 * 100 is a little less than 29
-        chosen.append(random.permutation(members)[:count])
+        chosen.append(random.permutation(members)[: _of(share, len(members))])
     return np.sort(np.concatenate(chosen))
 
 

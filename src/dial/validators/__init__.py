@@ -8,10 +8,14 @@ from dial import registry
 from dial.errors import DialError
 from dial.outputs import Outputs
 
-__all__ = ["DEFAULT", "check", "describe", "names", "needs_held_out", "score"]
+__all__ = ["DEFAULT", "NoScoreError", "check", "describe", "names", "needs_held_out", "score"]
 
 DEFAULT = "information_maximisation"
 """What `--entropy auto` chooses by."""
+
+
+class NoScoreError(DialError):
+    """A validator can make nothing of a run's outputs."""
 
 
 def names() -> tuple[str, ...]:
@@ -62,13 +66,13 @@ def score(name: str, outputs: Outputs) -> float:
     """What a validator makes of a run's outputs; higher is better.
 
     Raises:
-        DialError: no such validator, outputs that are not finite, or no held-out source for a
-            validator that needs one.
+        DialError: no such validator, or no held-out source for a validator that needs one.
+        NoScoreError: outputs that are not finite.
     """
     check(name, held_out=outputs.held_out is not None, reason="none in the run's outputs")
     value = float(_load(name).score(outputs))
     if not math.isfinite(value):
-        raise DialError(
+        raise NoScoreError(
             wanted=f"outputs that {name} can judge",
             got=f"a score of {value}",
             fix="look at the run's losses; a lower --lr or --entropy keeps outputs finite",
