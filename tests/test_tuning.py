@@ -84,7 +84,9 @@ def test_the_chosen_trial_is_the_run_as_if_its_value_had_been_given(
 ) -> None:
     run = dial.adapt(*drawings, **settings | {"quiet": False})
     shown = capsys.readouterr().err
-    assert "target accuracy" not in shown
+    trials, _, chosen_run = shown.partition("outcome")  # the head of the table of trials
+    assert "target accuracy" not in trials
+    assert chosen_run.count("target accuracy") == 1
     chosen = run.result["chosen"]
     assert chosen["validator"] == validators.DEFAULT
     rows = run.result["trials"]
@@ -117,6 +119,7 @@ def test_the_chosen_trial_is_the_run_as_if_its_value_had_been_given(
         dial.adapt(*drawings, **settings, validator="source_accuracy", resume=True)
     with pytest.raises(DialError, match="got a run whose settings were given"):
         dial.adapt(*drawings, **settings | {"out": tmp_path / "direct"}, resume=True)
+    assert not (tmp_path / "direct" / "trials").exists()
 
 
 def test_killed_at_any_moment_and_resumed_it_chooses_the_same(

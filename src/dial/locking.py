@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from dial import files
 from dial.errors import DialError
 
 
@@ -22,7 +23,11 @@ class FileLock:
         self._file: IO[bytes] | None = None
 
     def acquire(self, *, wait: bool = True) -> bool:
-        """Take the lock; whether it is ours now. Without `wait` it may be another's."""
+        """Take the lock; whether it is ours now. Without `wait` it may be another's.
+
+        Raises:
+            DialError: the folder cannot be written to, or the system has no such locks.
+        """
         try:
             import fcntl
         except ImportError as error:  # Windows
@@ -31,8 +36,11 @@ class FileLock:
                 got="a system that has no fcntl",
                 fix="give the setting a value in place of auto",
             ) from error
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("ab")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._path.open("ab")
+        except OSError as error:
+            raise files.unwritable(self._path, error) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:

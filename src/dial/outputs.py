@@ -52,7 +52,8 @@ class Outputs:
     held_out: Seen | None
     """Images of the source that were not; None where there are none."""
     unadapted: Seen | None = None
-    """The target in the eyes of the predictor without adaptation, where there is one."""
+    """The target in the eyes of the predictor without adaptation, where there is one. For a
+    comparison when training is over; it is not kept, for it would double the file."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def save(path: Path, outputs: Outputs, *, about: dict[str, Any]) -> None:
     arrays = {
         f"{part}.{name}": np.ascontiguousarray(array)
         for part, seen in vars(outputs).items()
-        if seen is not None
+        if seen is not None and part != "unadapted"
         for name, array in vars(seen).items()
         if array is not None
     }

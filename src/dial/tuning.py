@@ -11,9 +11,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from dial import files, methods, report, runs, validators
+from dial.console import Reporter
 from dial.data import holdout
 from dial.data.domain import Domain, require_labels
 from dial.engine import Interrupted
@@ -95,10 +94,8 @@ def tune(
             got="torchrun, whose processes share every batch",
             fix="run the command itself several times at once, with --resume",
         )
-    console = Console(stderr=True, quiet=quiet, highlight=False)
     lock = FileLock(folder / "trials" / "search.lock")
-    if (folder / "trials").exists() or not resume:
-        _refuse(folder, resume=resume)
+    _refuse(folder, search, resume=resume)
     try:
         with lock.held():
             _begin(folder, search, domains)
@@ -118,18 +115,24 @@ def tune(
                 time.sleep(_WAIT)
     except KeyboardInterrupt:
         raise Interrupted from None
-    result = json.loads((folder / "result.json").read_text())
-    _show(result, search, console)
+    if not quiet:
+        _show(json.loads((folder / "result.json").read_text()), search, folder)
 
 
-def _refuse(folder: Path, *, resume: bool) -> None:
-    """Refuse a folder that holds a run or a search where none is to be gone on with."""
-    begun = [n for n in ("last.ckpt", "result.json", "trials") if (folder / n).exists()]
-    if begun and not resume:
+def _refuse(folder: Path, search: Search, *, resume: bool) -> None:
+    """Refuse a folder that holds a run or a search, unless it is to be gone on with."""
+    run = any((folder / name).exists() for name in ("last.ckpt", "result.json"))
+    if not resume and (run or (folder / "trials").exists()):
         raise DialError(
             wanted=f"a new folder for the run, or --resume to go on with the one in {folder}",
             got=f"{folder}, which holds a run already",
             fix="pass --resume, or another --out",
+        )
+    if run and not (folder / "trials" / "search.json").exists():
+        raise DialError(
+            wanted=f"a search for {search.field} in {folder}",
+            got="a run whose settings were given",
+            fix="name another --out",
         )
 
 
@@ -139,12 +142,6 @@ def _begin(folder: Path, search: Search, domains: tuple[Domain, Domain]) -> None
     config = runs.describe(search.settings, domains) | {"search": search.to_dict()}
     if path.exists():
         runs.check_same(folder, runs.read_config(path), config)
-    elif any((folder / name).exists() for name in ("last.ckpt", "result.json")):
-        raise DialError(
-            wanted=f"a search for {search.field} in {folder}",
-            got="a run whose settings were given",
-            fix="name another --out",
-        )
     else:
         files.write_json(folder / "config.json", config)
         files.write_json(path, config)
@@ -165,9 +162,8 @@ def _install(folder: Path, trials: Trials) -> None:
         report.write(folder)
 
 
-def _show(result: dict[str, Any], search: Search, console: Console) -> None:
-    if console.quiet:
-        return
+def _show(result: dict[str, Any], search: Search, folder: Path) -> None:
+    """The table of trials, and the chosen run's result."""
     rows = []
     for trial in result["trials"]:
         score, seconds = trial["score"], trial["seconds"]
@@ -179,4 +175,6 @@ def _show(result: dict[str, Any], search: Search, console: Console) -> None:
                 "seconds": "" if seconds is None else f"{seconds:.0f}",
             }
         )
-    print_listing(rows, console=console)
+    reporter = Reporter(quiet=False, title="")
+    print_listing(rows, console=reporter.console)
+    reporter.finished(result, folder)
