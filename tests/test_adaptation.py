@@ -34,7 +34,7 @@ def test_every_method_trains_and_leaves_a_run(
     folder = run.folder
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "metrics.jsonl", "last.ckpt", "model.safetensors", "result.json",
-        "samples.safetensors", "evidence.safetensors", "report.html",
+        "samples.safetensors", "evidence.safetensors", "outputs.safetensors", "report.html",
     }  # fmt: skip
     assert run.result["method"] == method
     assert run.result["steps"] == 8

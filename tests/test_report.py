@@ -153,3 +153,21 @@ def test_a_real_run_without_labels_has_a_page(tmp_path: Path) -> None:
     assert "--steps 2 --seed 0 --unlabelled" in text
     assert "1,797" in text
     assert report.write(run.folder).read_text(encoding="utf-8") == text
+
+
+def test_how_a_setting_was_chosen() -> None:
+    found = make_evidence()
+    result = make_records(found)["result"]
+    assert "was chosen" not in page_of(found, result=result)
+    trials = [
+        {"entropy": 0.0, "score": 0.51234, "outcome": "stopped at epoch 2", "seconds": 3.2},
+        {"entropy": 0.1, "score": 0.81234, "outcome": "chosen", "seconds": 5.0},
+        {"entropy": 1.0, "score": None, "outcome": "failed", "seconds": None},
+    ]
+    chosen = {"entropy": 0.1, "validator": "information_maximisation"}
+    told = {"chosen": chosen, "trials": trials, "warnings": ["adaptation seems to hurt: <b>"]}
+    text = page_of(found, result=result | told)
+    assert "How entropy was chosen" in text
+    assert "<tr><td>0.1</td><td>0.8123</td><td>chosen</td><td>5</td></tr>" in text
+    assert "stopped at epoch 2" in text
+    assert "adaptation seems to hurt: &lt;b&gt;" in text

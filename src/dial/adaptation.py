@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dial import backbones, engine, methods, models, runs, settings
+from dial import backbones, engine, methods, models, outputs, runs, settings, tuning
 from dial.backbones import Backbone
 from dial.conclusion import Trained, accuracy, conclude, warn_of_collapse
 from dial.console import Reporter
 from dial.data.batches import Batches
 from dial.data.domain import Domain, ImageArray, Labels, require_labels
 from dial.data.evaluation import EvaluationBatches
+from dial.data.holdout import hold_out
 from dial.data.prepare import PreparedDomain, prepare
 from dial.data.transforms import Preprocessing
 from dial.datasets import open_pair
@@ -23,6 +24,7 @@ from dial.errors import DialError
 from dial.machine import Machine, launch
 from dial.runs import Run
 from dial.settings import Settings
+from dial.trials import Attempt
 
 _SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
 
@@ -35,6 +37,8 @@ def adapt(
     preset: str | None = None,
     resume: bool = False,
     unlabelled: bool = False,
+    tune: str | None = None,
+    validator: str | None = None,
     **options: Any,
 ) -> Run:
     """Train a classifier on the source that works on the target.
@@ -47,6 +51,9 @@ def adapt(
         preset: where the settings come from; by default it follows the backbone and the data.
         resume: go on with the run in `out`, or return it if it is finished.
         unlabelled: take the target's folders for folders, not for classes.
+        tune: a numeric field of the method to choose without the target's labels, from a grid;
+            `entropy="auto"` is `tune="entropy"`.
+        validator: what to choose it by.
         options: fields of `Settings`, of the method (`reference`, `entropy`, ...), and of the
             machine (`device`, `devices`, `precision`, `data`, `cache_dir`, `skip_bad`, ...).
 
@@ -58,10 +65,29 @@ def adapt(
     machine = Machine(**{k: v for k, v in machine_options.items() if v is not None})
     domains = open_pair(source, target, data=machine.data, unlabelled=unlabelled)
     chosen = _choose(domains[0], preset, options)
+    train = partial(_train, domains=domains, machine=machine)
+    search = tuning.plan(chosen, tune=tune, validator=validator)
+    if search is None:
+        return train(chosen, folder, resume=resume)
+    alone, quiet = machine.devices == 1, machine.quiet
+    tuning.tune(search, folder, domains, train=train, resume=resume, prune=alone, quiet=quiet)
+    return runs.load(folder)
+
+
+def _train(
+    chosen: Settings,
+    folder: Path,
+    *,
+    domains: tuple[Domain, Domain],
+    machine: Machine,
+    resume: bool,
+    attempt: Attempt | None = None,
+) -> Run:
+    """One run from its settings."""
     finished = runs.begin(folder, chosen, domains, resume=resume)
     if finished is not None:
         return finished
-    launch(_run, domains, chosen, folder, machine, resume=resume, machine=machine)
+    launch(_run, domains, chosen, folder, machine, attempt, resume=resume, machine=machine)
     return runs.load(folder)
 
 
@@ -86,6 +112,7 @@ def _run(
     chosen: Settings,
     folder: Path,
     machine: Machine,
+    attempt: Attempt | None,
     *,
     resume: bool,
 ) -> None:
@@ -113,19 +140,15 @@ def _run(
     )
     with fabric.rank_zero_first():  # the others find the cache built
         source, target = ready()
+    source, held_out = hold_out(source, chosen.holdout, seed=chosen.seed)
     method = methods.create(chosen.method, chosen.options)
     batches = _batches(source, target, method, chosen, preprocessing, fabric, machine)
     scoring = EvaluationBatches(target.pixels, preprocessing=preprocessing)
-    reporter = Reporter(quiet=quiet, title=f"{chosen.method}: {source.name} -> {target.name}")
+    title = attempt.title if attempt else f"{chosen.method}: {source.name} -> {target.name}"
+    reporter = Reporter(quiet=quiet, title=title, scores=attempt is None)
+    subjects = outputs.Subjects(source, held_out, target, preprocessing, backbone.classifier)
     trainee = method.prepare(backbone)
     trainee.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def on_epoch(trainee: methods.Trainee, record: dict[str, Any]) -> None:
-        logits = models.predict(trainee.network, scoring)
-        record |= _judge(logits, target.labels)
-        if record["step"] >= _SETTLED:
-            warn_of_collapse(logits, reporter)
-        reporter.epoch(record)
 
     with reporter:
         progress = engine.fit(
@@ -136,12 +159,33 @@ def _run(
             fabric=fabric,
             checkpoint=folder / "last.ckpt",
             resume=resume,
-            on_epoch=on_epoch,
+            on_epoch=partial(
+                _end_epoch, scoring=scoring, subjects=subjects, reporter=reporter, attempt=attempt
+            ),
             on_step=reporter.step,
         )
     if fabric.is_global_zero:
-        trained = Trained(method, backbone, trainee, source, target, preprocessing)
+        trained = Trained(method, backbone, trainee, source, target, preprocessing, subjects)
         conclude(trained, chosen, machine, progress, reporter, folder)
+
+
+def _end_epoch(
+    trainee: methods.Trainee,
+    record: dict[str, Any],
+    *,
+    scoring: EvaluationBatches,
+    subjects: outputs.Subjects,
+    reporter: Reporter,
+    attempt: Attempt | None,
+) -> None:
+    """Score and tell an epoch; a trial that is far behind others is stopped here."""
+    logits = models.predict(trainee.network, scoring)
+    record |= _judge(logits, subjects.target.labels)
+    if record["step"] >= _SETTLED:
+        warn_of_collapse(logits, reporter)
+    reporter.epoch(record)
+    if attempt is not None and attempt.judge is not None:
+        attempt.judge(record["epoch"], partial(subjects.midway, trainee.network))
 
 
 def _preprocessing(backbone: Backbone, chosen: Settings) -> Preprocessing:

@@ -95,6 +95,15 @@ def demo_command(
     demonstrate(out=out, seed=seed, quiet=quiet)
 
 
+def _number_or_auto(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter("wanted a number, or auto") from None
+
+
 @app.command("adapt")
 def adapt_command(
     source: Source,
@@ -110,7 +119,14 @@ def adapt_command(
     reference: Annotated[
         str | None, typer.Option(help="Reference distribution of the DA-layers.")
     ] = None,
-    entropy: Annotated[float | None, typer.Option(help="Weight of the target's entropy.")] = None,
+    entropy: Annotated[
+        str | None,
+        typer.Option(
+            help="Weight of the target's entropy; auto chooses it without labels.",
+            parser=_number_or_auto,
+            metavar="FLOAT|auto",
+        ),
+    ] = None,
     warmup: Annotated[
         float | None, typer.Option(help="Share of the training over which that weight grows.")
     ] = None,
@@ -136,10 +152,20 @@ def adapt_command(
     schedule: Annotated[
         str | None, typer.Option(help="steps, constant, cosine or inverse.")
     ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(help="Share of the source that is kept out of training, to judge by."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides everything random.")] = None,
     device: Device = "auto",
     devices: Annotated[int, typer.Option(help="Processes that share every batch.")] = 1,
     precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
+    tune: Annotated[
+        str | None, typer.Option(help="Setting of the method to choose without labels.")
+    ] = None,
+    validator: Annotated[
+        str | None, typer.Option(help="What to choose it by; see dial list validators.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in the folder.")
     ] = False,
@@ -192,8 +218,18 @@ _ADAPT_OPTIONS = (
         "lr",
         "schedule",
     ),
-    *("seed", "device", "devices", "precision", "resume", "data", "cache_dir", "unlabelled"),
-    *("skip_bad", "quiet"),
+    *(
+        "holdout",
+        "seed",
+        "device",
+        "devices",
+        "precision",
+        "resume",
+        "data",
+        "cache_dir",
+        "unlabelled",
+    ),
+    *("skip_bad", "quiet", "tune", "validator"),
 )
 
 
@@ -341,6 +377,14 @@ def list_references(*, as_json: AsJson = False) -> None:
     from dial import references
 
     _list("reference", references.describe(), as_json=as_json)
+
+
+@list_app.command("validators")
+def list_validators(*, as_json: AsJson = False) -> None:
+    """Show the ways to judge a run without the target's labels."""
+    from dial import validators
+
+    _list("validator", validators.describe(), as_json=as_json)
 
 
 def _list(kind: str, entries: dict[str, str], *, as_json: bool) -> None:

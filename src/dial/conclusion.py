@@ -1,17 +1,30 @@
 """What is done when the last step is done: predictor, evidence, metrics, result, page."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dial import engine, evidence, files, findings, gathering, methods, models, report, runs
+from dial import (
+    engine,
+    estimation,
+    evidence,
+    files,
+    findings,
+    gathering,
+    methods,
+    models,
+    outputs,
+    report,
+    runs,
+)
 from dial.backbones import Backbone
 from dial.console import Reporter
 from dial.conversion import Appended
@@ -36,6 +49,8 @@ class Trained:
     source: PreparedDomain
     target: PreparedDomain
     preprocessing: Preprocessing
+    subjects: outputs.Subjects
+    """The images that it is judged by."""
 
 
 def conclude(
@@ -59,13 +74,15 @@ def conclude(
         images(target.pixels, by_content=True),
     )
     append_after = tuple(trained.backbone.append_after) if _appends(trainee) else ()
-    unadapted = _unadapted(trained, reporter) if machine.report else None
+    unadapted = _unadapted(trained, reporter)
     method.finish(trainee, every)
     network = method.predictor(trainee)
     logits = models.predict(network, images(target.pixels))
     warn_of_collapse(logits, reporter)
     if machine.report:
         _leave_evidence(trained, network, unadapted, logits, machine, reporter, folder)
+    look = partial(trained.subjects.keep, folder, network, unadapted)
+    judged = _judged(look, chosen, reporter)
     classes = source.labels.classes
     model = models.Model(
         network.cpu(), classes, trained.preprocessing, chosen.backbone, append_after
@@ -89,6 +106,7 @@ def conclude(
         "seconds": round(progress.seconds, 1),
         "target_accuracy": accuracy(logits, target.labels),
         "target_images": len(target.pixels),
+        **judged,
     }
     files.write_json(folder / "result.json", result)
     reporter.finished(result, folder)
@@ -135,6 +153,16 @@ def _leave_evidence(
             },
         )
         evidence.save(folder / evidence.NAME, found)
+
+
+def _judged(
+    look: Callable[[], outputs.Outputs], chosen: Settings, reporter: Reporter
+) -> dict[str, Any]:
+    """What the result tells beside its accuracy, without the target's labels."""
+    told: dict[str, Any] = {"estimated_accuracy": None}
+    with _no_less_without(reporter, "outputs to judge it by"):
+        told |= estimation.judge(look(), holdout=chosen.holdout)
+    return told
 
 
 @contextmanager

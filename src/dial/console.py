@@ -10,8 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 class Reporter:
     """Tells on standard error how a training goes."""
 
-    def __init__(self, *, quiet: bool, title: str) -> None:
+    def __init__(self, *, quiet: bool, title: str, scores: bool = True) -> None:
         self.quiet, self.title = quiet, title
+        self._scores = scores  # a choice among trials is not to be made by them
         self.console = Console(stderr=True, quiet=quiet, highlight=False)
         self._bar: Progress | None = None
         self._task: Any = None
@@ -54,9 +55,9 @@ class Reporter:
         """After each epoch."""
         shown = [f"epoch {record['epoch']}", f"step {record['step']}"]
         for name, value in record.items():
-            if name == "target_accuracy":
+            if name == "target_accuracy" and self._scores:
                 shown.append(f"target accuracy {value:.1%}")
-            elif isinstance(value, float):
+            elif isinstance(value, float) and name != "target_accuracy":
                 shown.append(f"{name} {value:.4g}")
         self.say("  ".join(shown))
 
@@ -68,8 +69,16 @@ class Reporter:
 
     def finished(self, result: dict[str, Any], folder: Path) -> None:
         """At the end."""
+        if not self._scores:
+            self.say(f"finished in {result['seconds']:.0f} s")
+            return
         accuracy = result["target_accuracy"]
         told = "no labels to score with" if accuracy is None else f"target accuracy {accuracy:.1%}"
+        estimate = result.get("estimated_accuracy")
+        if estimate is not None:
+            told += f", estimated without labels {estimate:.1%}"
+        for warning in result.get("warnings", ()):
+            self.warn(warning)
         self.say(f"finished in {result['seconds']:.0f} s: {told}; {folder}")
 
     def say(self, text: str) -> None:

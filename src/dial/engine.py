@@ -27,6 +27,10 @@ _SOURCES_OF_FAILURE = (
 )
 
 
+class NotFiniteError(DialError):
+    """A loss went to infinity, or is not a number."""
+
+
 class Interrupted(Exception):  # noqa: N818 - it is no error
     """Somebody asked the run to stop; its checkpoint is written."""
 
@@ -157,7 +161,7 @@ def _step(
     terms_now = dict(zip(values, numbers.tolist(), strict=True))
     if not all(math.isfinite(value) for value in terms_now.values()):
         shown = ", ".join(f"{name} {value:g}" for name, value in terms_now.items())
-        raise DialError(
+        raise NotFiniteError(
             wanted="a finite loss",
             got=f"{shown} at {done:.1%} of the training with {type(method).__name__}",
             fix=f"try {_SOURCES_OF_FAILURE}",

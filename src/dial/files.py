@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -51,6 +52,12 @@ def unwritable(path: Path, error: OSError, *, rest: str = "") -> DialError:
         fix="free some space or name another folder; "
         + (rest or "what was written before is still there"),
     )
+
+
+def copy(path: Path, to: Path) -> None:
+    """Replace a file by a copy of another."""
+    with path.open("rb") as content:
+        write(to, lambda out: shutil.copyfileobj(content, out))
 
 
 def write_text(path: Path, text: str) -> None:

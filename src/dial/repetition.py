@@ -4,11 +4,11 @@ import shlex
 from dataclasses import asdict, fields
 from typing import Any
 
-from dial.settings import PRESETS, Settings
+from dial.settings import BEFORE, PRESETS, Settings
 
 COMMAND = (
     *("method", "backbone", "weights", "epochs", "steps", "batch_size", "image_size"),
-    *("align_logits", "optimizer", "lr", "schedule", "seed"),
+    *("align_logits", "optimizer", "lr", "schedule", "holdout", "seed"),
 )
 """Settings that the command has options for; the others come from a preset."""
 METHOD = ("reference", "entropy", "warmup", "sparsity", "statistics", "passes")
@@ -25,7 +25,8 @@ def repeat_command(config: dict[str, Any], extra: dict[str, Any], *, out: str) -
 
     A call from Python is given where the command has no option for a setting.
     """
-    settings: dict[str, Any] = config["settings"]
+    settings: dict[str, Any] = BEFORE | config["settings"]
+    config = config | {"settings": settings}
     preset = _preset(settings)
     if preset is None or not set(settings["options"]) <= set(METHOD):
         return _call(config, extra, out=out)

@@ -58,6 +58,13 @@ def render(found: Evidence, *, config: Context, result: Context, history: list[C
         "config": config,
         "evidence": found,
         "summary": _summary(found),
+        "chosen": result.get("chosen"),
+        "trials": result.get("trials", []),
+        "judged": {
+            "estimate": result.get("estimated_accuracy"),
+            "missing": result.get("no_estimate"),
+            "warnings": result.get("warnings", []),
+        },
         "curves": _curves(history),
         "shift": _shift(found),
         "clouds": _clouds(found),

@@ -16,7 +16,7 @@ from dial.data.domain import Domain, require_labels
 from dial.data.pixels import Bytes
 from dial.data.transforms import centre
 from dial.errors import DialError
-from dial.settings import Settings
+from dial.settings import BEFORE, Settings
 
 _SAMPLES = "samples.safetensors"
 
@@ -62,8 +62,23 @@ def begin(
     folder: Path, chosen: Settings, domains: tuple[Domain, Domain], *, resume: bool
 ) -> Run | None:
     """Begin the run's folder, or check that it holds this run; the run itself if it is finished."""
-    path = folder / "config.json"
-    config = {
+    config = describe(chosen, domains)
+    if not any((folder / name).exists() for name in ("last.ckpt", "result.json", "trials")):
+        files.write_json(folder / "config.json", config)  # what began here came to nothing
+        return None
+    if not resume:
+        raise DialError(
+            wanted=f"a new folder for the run, or --resume to go on with the one in {folder}",
+            got=f"{folder}, which holds a run already",
+            fix="pass --resume, or another --out",
+        )
+    check_same(folder, read_config(folder / "config.json"), config)
+    return load(folder) if (folder / "result.json").exists() else None
+
+
+def describe(chosen: Settings, domains: tuple[Domain, Domain]) -> dict[str, Any]:
+    """What config.json holds: every setting, the domains, and versions."""
+    return {
         "dial": dial.__version__,
         "source": domains[0].name,
         "target": domains[1].name,
@@ -72,33 +87,33 @@ def begin(
         "python": sys.version.split()[0],
         "torch": torch.__version__,
     }
-    if not any((folder / name).exists() for name in ("last.ckpt", "result.json")):
-        files.write_json(path, config)  # whatever began here did not come to anything
-        return None
-    if not resume:
-        raise DialError(
-            wanted=f"a new folder for the run, or --resume to go on with the one in {folder}",
-            got=f"{folder}, which holds a run already",
-            fix="pass --resume, or another --out",
-        )
-    begun = read_config(path)
-    same = ("source", "target", "classes", "settings")
-    if any(begun.get(key) != config[key] for key in same):
-        before = begun.get("settings", {}) | {k: begun.get(k) for k in ("source", "target")}
-        now = config["settings"] | {"source": domains[0].name, "target": domains[1].name}
+
+
+def check_same(folder: Path, begun: dict[str, Any], config: dict[str, Any]) -> None:
+    """Refuse to go on with a run of other settings, domains or classes, or another search."""
+    begun["settings"] = BEFORE | begun.get("settings", {})
+    same = ("source", "target", "classes", "settings", "search")
+    if any(begun.get(key) != config.get(key) for key in same):
+        before = begun["settings"] | begun.get("search", {})
+        before |= {key: begun.get(key) for key in ("source", "target")}
+        now = config["settings"] | config.get("search", {})
+        now |= {key: config[key] for key in ("source", "target")}
         changed = [
             f"{k} was {before.get(k)!r}, is {v!r}" for k, v in now.items() if before.get(k) != v
         ]
         raise DialError(
             wanted=f"the settings that the run in {folder} began with",
-            got="; ".join(changed) or "other classes",
+            got="; ".join(changed) or "other classes, or a search among settings",
             fix="resume with the same command, or start anew in another --out",
         )
-    return load(folder) if (folder / "result.json").exists() else None
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """What a run began with."""
+    """The settings that a run began with.
+
+    Raises:
+        DialError: a file that is not there, or damaged.
+    """
     try:
         return json.loads(path.read_text())  # type: ignore[no-any-return]
     except (OSError, ValueError) as error:

@@ -49,6 +49,8 @@ class Settings:
     """Where in the training the rate is divided by ten, as fractions of it."""
     frozen: tuple[str, ...] | None = None
     """Parts of the network that are not learnt; the backbone's own by default."""
+    holdout: float = 0.1
+    """Share of the source that is kept out of training, to judge by."""
     seed: int = 0
     """Decides everything random."""
 
@@ -62,6 +64,7 @@ class Settings:
             "weight_decay": not 0 <= self.weight_decay < math.inf,
             "schedule": self.schedule not in SCHEDULES,
             "optimizer": self.optimizer not in ("sgd", "adam"),
+            "holdout": not 0 <= self.holdout < 1,
             "seed": self.seed < 0,
             "image_size": self.image_size is not None and self.image_size < 1,
         }
@@ -71,7 +74,7 @@ class Settings:
                 wanted="settings that make sense",
                 got=", ".join(f"{name}={getattr(self, name)!r}" for name in bad),
                 fix=f"epochs and steps of 1 or more, a positive lr, a schedule of {SCHEDULES}, "
-                "the optimizer sgd or adam, a seed of 0 or more",
+                "the optimizer sgd or adam, a holdout from 0 to less than 1, a seed of 0 or more",
             )
 
     def rate(self, progress: float) -> float:
@@ -88,6 +91,9 @@ class Settings:
         """The fields, for JSON."""
         return asdict(self)
 
+
+BEFORE: dict[str, Any] = {"holdout": 0.0}
+"""What held for runs that were begun before these settings existed."""
 
 PRESETS: dict[str, Settings] = {
     "paper-alexnet": Settings(

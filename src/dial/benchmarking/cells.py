@@ -46,6 +46,7 @@ class Cell:
             if key in settings.PRESETS[self.preset].options
         }
         return {
+            "holdout": 0.0,  # the protocols of the tables train on the whole source
             **self.given,
             **inherited,
             **self.row.options,
@@ -149,7 +150,7 @@ def check_settings(cells: Sequence[Cell], out: Path) -> None:
 
 def _known(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Stored settings, with today's defaults for what did not exist when they were stored."""
-    return _plain(Settings()) | dict(stored)
+    return _plain(Settings()) | settings.BEFORE | dict(stored)
 
 
 def _plain(chosen: Settings) -> dict[str, Any]:

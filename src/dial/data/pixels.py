@@ -73,6 +73,23 @@ class FilePixels:
         return np.stack(pixels)
 
 
+class SomePixels:
+    """Some of another's images, by their rows there."""
+
+    def __init__(self, pixels: Pixels, rows: Rows) -> None:
+        self._pixels, self._rows = pixels, rows
+        places = np.empty(len(pixels), dtype=np.int64)
+        places[pixels.order] = np.arange(len(pixels))
+        self.order = np.argsort(places[rows])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read(self, rows: Rows) -> Bytes:
+        """Those images, (n, side, side, channels)."""
+        return self._pixels.read(self._rows[rows])
+
+
 def resize_array(array: Bytes, *, resize: int, channels: int) -> Bytes:
     """Embedded images (N, h, w, c) brought to (N, resize, resize, channels)."""
     if array.shape[1:] == (resize, resize, channels):

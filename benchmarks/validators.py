@@ -1,0 +1,163 @@
+"""Which validator to choose the entropy's weight by, measured where the right choice is known.
+
+    python -m benchmarks.validators --out runs/validators --data DATA --epochs 10
+
+makes the runs that are missing, `OUT/<task>/entropy-<value>/` over the grid of `--entropy auto`,
+scores each by every validator without the target's labels, and writes `OUT/validators.md`: for
+each task the scores beside the true accuracy; for each validator how well it ranks the runs
+(Spearman) and how many points its choice loses against the best run; and the error of the
+label-free estimate. DATA holds `office31`; digits need no data:
+
+    python -m benchmarks.validators --out runs/validators --tasks mnist-optdigits,optdigits-mnist
+
+Runs that were interrupted go on when the same command is given again. `--steps 2` is for a trial
+of the script itself.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dial
+from dial import outputs, validators
+from dial.tuning import GRID
+
+_PHOTOGRAPHS = {"backbone": "efficientnet_lite0", "image_size": 128}
+TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "mnist-optdigits": ("digits:mnist", "digits:optdigits", {}),
+    "optdigits-mnist": ("digits:optdigits", "digits:mnist", {}),
+    "amazon-webcam": ("office31:amazon", "office31:webcam", _PHOTOGRAPHS),
+    "dslr-amazon": ("office31:dslr", "office31:amazon", _PHOTOGRAPHS),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: what the validators say, what is estimated, and what is true."""
+
+    value: float
+    scores: dict[str, float | None]
+    estimate: float | None
+    accuracy: float
+
+
+def measure(folder: Path, value: float) -> Measured:
+    """A finished run; a validator that needs a held-out source says nothing without one."""
+    result = json.loads((folder / "result.json").read_text())
+    found = outputs.load(folder)
+    scores = {
+        name: None
+        if found.held_out is None and validators.needs_held_out(name)
+        else validators.score(name, found)
+        for name in validators.names()
+    }
+    return Measured(value, scores, result["estimated_accuracy"], result["target_accuracy"])
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+    """The correlation of ranks, equal values sharing theirs; NaN where all are equal."""
+    ranks = [_ranks(np.asarray(values, dtype=float)) for values in (first, second)]
+    if any(np.ptp(rank) == 0 for rank in ranks):
+        return math.nan
+    return float(np.corrcoef(np.array(ranks))[0, 1])
+
+
+def _ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
+    return [float((values < v).sum() + (values <= v).sum()) / 2 for v in values]
+
+
+def points_lost(runs: Sequence[Measured], name: str) -> float:
+    """Between the best run and the one a validator chooses; of equal ones the first."""
+    chosen = max(runs, key=lambda run: (run.scores[name], -run.value))
+    return 100 * (max(run.accuracy for run in runs) - chosen.accuracy)
+
+
+def write_page(measured: dict[str, list[Measured]]) -> str:
+    """All tables, as Markdown."""
+    names = list(validators.names())
+    lines = ["# Validators, measured", ""]
+    for task, runs in measured.items():
+        lines += [f"## {task}", "", _row(["entropy", *names, "estimate", "true accuracy"])]
+        lines.append(_row(["---"] * (len(names) + 3)))
+        for run in runs:
+            scores = [_number(run.scores[name]) for name in names]
+            shares = [_number(run.estimate, 3), _number(run.accuracy, 3)]
+            lines.append(_row([f"{run.value:g}", *scores, *shares]))
+        lines.append("")
+    lines += ["## Rank correlation with the true accuracy (Spearman)", ""]
+    lines += _by_validator(measured, lambda runs, name: spearman(*_pairs(runs, name)), digits=2)
+    lines += ["## Points of accuracy lost against the best run", ""]
+    lines += _by_validator(measured, points_lost, digits=1)
+    lines += ["## Error of the estimated accuracy, in points (estimate less truth)", ""]
+    lines += [_row(["task", *(f"entropy {value:g}" for value in GRID)])]
+    lines += [_row(["---"] * (len(GRID) + 1))]
+    for task, runs in measured.items():
+        errors = {
+            run.value: None if run.estimate is None else 100 * (run.estimate - run.accuracy)
+            for run in runs
+        }
+        lines.append(_row([task, *(_number(errors.get(value), 1) for value in GRID)]))
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(runs: Sequence[Measured], name: str) -> tuple[list[float], list[float]]:
+    return [run.scores[name] or 0.0 for run in runs], [run.accuracy for run in runs]
+
+
+def _by_validator(measured: dict[str, list[Measured]], figure: Any, *, digits: int) -> list[str]:
+    lines = [_row(["validator", *measured, "mean"]), _row(["---"] * (len(measured) + 2))]
+    for name in validators.names():
+        figures = [
+            None if any(run.scores[name] is None for run in runs) else figure(runs, name)
+            for runs in measured.values()
+        ]
+        known = [f for f in figures if f is not None and not math.isnan(f)]
+        mean = float(np.mean(known)) if known else None
+        lines.append(_row([name, *(_number(f, digits) for f in (*figures, mean))]))
+    return [*lines, ""]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _number(value: float | None, digits: int = 4) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def main() -> None:
+    """Make what is missing, and the page of all that is there."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--data", help="folder that holds office31")
+    parser.add_argument("--tasks", default=",".join(TASKS), help="with commas between them")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--steps", type=int, help="in place of epochs")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    settings = {"epochs": arguments.epochs, "steps": arguments.steps, "seed": arguments.seed}
+    settings |= {"data": arguments.data}
+    measured: dict[str, list[Measured]] = {}
+    for task in arguments.tasks.split(","):
+        source, target, own = TASKS[task]
+        measured[task] = []
+        for value in GRID:
+            folder = arguments.out / task / f"entropy-{value:g}"
+            given = settings | own | {"entropy": value}
+            if task in ("mnist-optdigits", "optdigits-mnist"):
+                given["epochs"] = None  # their preset counts steps
+            dial.adapt(source, target, out=folder, resume=True, **given)
+            measured[task].append(measure(folder, value))
+            page = write_page(measured)  # of what there is, should the rest take long
+            (arguments.out / "validators.md").write_text(page, encoding="utf-8")
+    print(write_page(measured))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The script that measures validators: its figures, and its page."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.validators import Measured, measure, points_lost, spearman, write_page
+
+import dial
+from dial import validators
+
+
+def run(value: float, score: float | None, accuracy: float) -> Measured:
+    return Measured(value, dict.fromkeys(validators.names(), score), accuracy - 0.02, accuracy)
+
+
+def test_spearman_by_the_formula() -> None:
+    first, second = [1.0, 5.0, 2.0, 9.0, 3.0], [2.0, 1.0, 7.0, 8.0, 5.0]
+    ranks = [np.argsort(np.argsort(values)) for values in (first, second)]
+    difference = ranks[0] - ranks[1]
+    assert spearman(first, second) == pytest.approx(1 - 6 * (difference**2).sum() / (5 * 24))
+    assert spearman([1, 1, 2], [3, 3, 9]) == pytest.approx(1)
+    assert math.isnan(spearman([1, 1, 1], [1, 2, 3]))
+
+
+def test_points_lost_and_the_page() -> None:
+    runs = [run(0.0, 1.0, 0.7), run(0.1, 2.0, 0.9), run(1.0, 3.0, 0.8)]
+    assert points_lost(runs, "source_accuracy") == pytest.approx(10)
+    assert points_lost([run(0.0, 1.0, 0.7), run(1.0, 1.0, 0.9)], "source_accuracy") == (
+        pytest.approx(20)
+    )
+    page = write_page({"a-b": runs, "c-d": [run(0.0, None, 0.5)]})
+    assert "| source_accuracy | 10.0 | - | 10.0 |" in page
+    assert "| source_accuracy | 0.50 | - | 0.50 |" in page
+    assert "| a-b | -2.0 | - | -2.0 | - | -2.0 |" in page
+
+
+def test_a_run_without_a_held_out_source(finished: dial.Run) -> None:
+    found = measure(Path(finished.folder), 0.2)
+    assert found.scores["source_accuracy"] is None
+    assert found.scores["information_maximisation"] is not None
+    assert found.accuracy == finished.result["target_accuracy"]
