@@ -27,7 +27,9 @@ AUTO = "auto"
 _WAIT = 0.5  # seconds, while other processes are at the last trials
 
 
-def plan(chosen: Settings, *, tune: str | None, validator: str | None) -> Search | None:
+def plan(
+    chosen: Settings, *, source: Domain, tune: str | None, validator: str | None
+) -> Search | None:
     """The search that was asked for: by a field's name, or by `auto` as the value of one.
 
     Raises:
@@ -53,10 +55,15 @@ def plan(chosen: Settings, *, tune: str | None, validator: str | None) -> Search
             got=", ".join(asked),
             fix="tune one of those, and give the others a value",
         )
-    name = validator or validators.DEFAULT
+    name = validator or validators.default(held_out=_held(source, chosen) >= holdout.LEAST)
     validators.needs_held_out(name)  # to hear of a name that is none
     base = replace(chosen, options=chosen.options | {asked[0]: AUTO})
     return Search(asked[0], name, base, GRID)
+
+
+def _held(source: Domain, chosen: Settings) -> int:
+    """How many images of the source are there to be held out."""
+    return holdout.count(require_labels(source), chosen.holdout)
 
 
 def tune(
@@ -85,7 +92,7 @@ def tune(
             trial that came to an end.
         Interrupted: asked to stop; the same call with `resume` goes on.
     """
-    held = holdout.count(require_labels(domains[0]), search.settings.holdout)
+    held = _held(domains[0], search.settings)
     told = f"{held} to hold out of the source's {len(domains[0].images)}"
     validators.check(search.validator, held_out=held >= holdout.LEAST, reason=told)
     if "TORCHELASTIC_RUN_ID" in os.environ:

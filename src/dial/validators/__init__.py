@@ -8,10 +8,19 @@ from dial import registry
 from dial.errors import DialError
 from dial.outputs import Outputs
 
-__all__ = ["DEFAULT", "NoScoreError", "check", "describe", "names", "needs_held_out", "score"]
+__all__ = [
+    "DEFAULT",
+    "NoScoreError",
+    "check",
+    "default",
+    "describe",
+    "names",
+    "needs_held_out",
+    "score",
+]
 
-DEFAULT = "information_maximisation"
-"""What `--entropy auto` chooses by."""
+DEFAULT, WITHOUT_SOURCE = "deep_embedded_validation", "information_maximisation"
+"""What `--entropy auto` chooses by, and what where no part of the source is held out."""
 
 
 class NoScoreError(DialError):
@@ -25,6 +34,15 @@ def names() -> tuple[str, ...]:
     True
     """
     return registry.names(sys.modules[__name__])
+
+
+def default(*, held_out: bool) -> str:
+    """What to judge by, with source images that were not trained on or without.
+
+    >>> default(held_out=False)
+    'information_maximisation'
+    """
+    return DEFAULT if held_out else WITHOUT_SOURCE
 
 
 def describe() -> dict[str, str]:
