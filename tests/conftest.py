@@ -24,6 +24,7 @@ SETTINGS: dict[str, Any] = {
     "batch_size": "8+4",
     "lr": 0.01,
     "quiet": True,
+    "report": False,  # takes its time; what is about it asks for it
 }
 
 MakeImage = Callable[..., Path]

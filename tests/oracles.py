@@ -46,10 +46,13 @@ def align(name: str, x: Array, prior: tuple[Array, Array] | None = None) -> Arra
 
 
 def network_input(path: Path, preprocessing: Preprocessing) -> torch.Tensor:
-    """An image as the network wants it, `(C, size, size)`."""
+    """An image as the network wants it, `(C, size, size)`, as the guide tells to make it."""
     side, size = preprocessing.resize, preprocessing.size
-    image = Image.open(path).convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
-    start = round((side - size) / 2)
-    crop = np.asarray(image)[start : start + size, start : start + size]
+    with Image.open(path) as image:
+        image.draft("RGB", (round(1.5 * side),) * 2)
+        rgb = image.convert("RGB")
+    square = rgb.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=2.0)
+    start = (side - size) // 2
+    crop = np.asarray(square)[start : start + size, start : start + size]
     x = (crop / 255 - np.array(preprocessing.mean)) / np.array(preprocessing.std)
     return torch.from_numpy(x).permute(2, 0, 1).float()

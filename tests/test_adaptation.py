@@ -30,7 +30,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
 def test_every_method_trains_and_leaves_a_run(
     method: str, folders: tuple[Path, Path], settings: dict[str, Any]
 ) -> None:
-    run = dial.adapt(*folders, **settings | {"method": method})
+    run = dial.adapt(*folders, **settings | {"method": method, "report": True})
     folder = run.folder
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "metrics.jsonl", "last.ckpt", "model.safetensors", "result.json",
@@ -90,12 +90,14 @@ def test_what_is_told_about_a_run_costs_it_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    settings |= {"report": True}
     whole = dial.adapt(*folders, **settings)
 
     def fail(*_: object, **__: object) -> None:
         raise MemoryError("too many pictures")
 
     monkeypatch.setattr(gathering, "gather", fail)
+    monkeypatch.setattr(methods.kind("dial"), "unadapted", fail)
     bare = dial.adapt(*folders, **settings | {"out": tmp_path / "bare", "quiet": False})
     assert "the run has no evidence for a report (MemoryError: too many" in capsys.readouterr().err
     assert not (bare.folder / "report.html").exists()
@@ -105,7 +107,9 @@ def test_what_is_told_about_a_run_costs_it_nothing(
 
 
 def command(folders: tuple[Path, Path], settings: dict[str, Any], *more: str) -> list[str]:
-    options = [f"--{k.replace('_', '-')}={v}" for k, v in settings.items() if k != "quiet"]
+    options = [
+        f"--{k.replace('_', '-')}={v}" for k, v in settings.items() if k not in ("quiet", "report")
+    ]
     main = "from dial.cli import main; main()"
     return [sys.executable, "-c", main, "adapt", *map(str, folders), *options, *more]
 
@@ -249,13 +253,12 @@ def test_wrong_settings_are_said_before_images_are_read(
 
 
 def test_collapse_is_told_with_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    from dial.adaptation import _judge
+    from dial.conclusion import warn_of_collapse
     from dial.console import Reporter
 
     logits = torch.zeros(100, 10)
     logits[:, 3] = 1
-    record = _judge(logits, None, Reporter(quiet=False, title=""))
-    assert record == {"target_classes_predicted": 1}
+    warn_of_collapse(logits, Reporter(quiet=False, title=""))
     assert "collapsed into 1 of 10 classes, 100% of them into one" in capsys.readouterr().err
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,19 @@ def test_help_imports_nothing_slow() -> None:
     )
     assert "check" in result.stdout
     assert result.stdout.endswith("[]\n")
+
+
+def test_help_answers_long_before_torch_is_imported() -> None:
+    def best(code: str) -> float:
+        times = []
+        for _ in range(3):
+            started = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    code = "import sys; sys.argv = ['dial', '--help']; from dial.cli import main; main()"
+    assert best(code) < 0.8 * best("import torch")
 
 
 def test_check_needs_no_torch(make_folder: MakeFolder) -> None:
@@ -84,6 +98,7 @@ def test_check_with_bad_files(make_folder: MakeFolder) -> None:
         (["check", "office31:amazon", "office31:webcam"], "fix: pass --data DIR"),
         (["check", "somewhere"], "Missing argument 'TARGET'"),
         (["check", "a", "b", "--dta", "c"], "No such option: --dta"),
+        (["report", "nowhere"], "wanted a finished run in nowhere, got no run there"),
         (["chek"], "No such command 'chek'"),
         (["list", "nothing"], "No such command 'nothing'"),
     ],

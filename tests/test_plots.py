@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dial import plots
-from dial.plots import Picture
+from dial.drawing import Picture
 from dial.shift import Distance
 
 ODD = ("<script>", "$x_{", "犬", "a\x1bb\udc80", "ö" * 200)

@@ -10,6 +10,7 @@ import pytest
 
 import dial
 from dial import DialError, evidence, report
+from dial.cli import app
 from dial.evidence import Evidence
 
 from .pages import make_evidence, make_records
@@ -116,6 +117,14 @@ def test_written_into_the_run_or_elsewhere_alone_or_against_a_baseline(tmp_path:
     assert path == tmp_path / "page.html"
     assert "is another run on the same images: dial, seed 0." in path.read_text()
     assert path.read_bytes() == report.write(run, out=path, baseline=baseline).read_bytes()
+
+
+def test_the_command_tells_where_the_page_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = save(tmp_path / "run", make_evidence())
+    app(["report", str(run), "--baseline", str(run)], standalone_mode=False)
+    assert capsys.readouterr().out == f"{run / 'report.html'}\n"
 
 
 def test_runs_that_cannot_be_told_about(tmp_path: Path) -> None:

@@ -1,37 +1,18 @@
 """From two domains to a finished predictor: what `dial adapt` does, from Python."""
 
-import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dial import (
-    backbones,
-    engine,
-    estimation,
-    evidence,
-    files,
-    findings,
-    gathering,
-    methods,
-    models,
-    outputs,
-    report,
-    runs,
-    settings,
-    tuning,
-)
+from dial import backbones, engine, methods, models, outputs, runs, settings, tuning
 from dial.backbones import Backbone
+from dial.conclusion import Trained, accuracy, conclude, warn_of_collapse
 from dial.console import Reporter
-from dial.conversion import Appended
 from dial.data.batches import Batches
 from dial.data.domain import Domain, ImageArray, Labels, require_labels
 from dial.data.evaluation import EvaluationBatches
@@ -41,12 +22,11 @@ from dial.data.transforms import Preprocessing
 from dial.datasets import open_pair
 from dial.errors import DialError
 from dial.machine import Machine, launch
-from dial.methods._interface import Images
 from dial.runs import Run
 from dial.settings import Settings
 from dial.trials import Attempt
 
-_SAMPLES = 16  # images of the target that are kept to try exported networks on
+_SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
 
 
 def adapt(
@@ -163,8 +143,7 @@ def _run(
     source, held_out = hold_out(source, chosen.holdout, seed=chosen.seed)
     method = methods.create(chosen.method, chosen.options)
     batches = _batches(source, target, method, chosen, preprocessing, fabric, machine)
-    images = partial(EvaluationBatches, preprocessing=preprocessing, batch_size=64)
-    scoring = images(target.pixels)
+    scoring = EvaluationBatches(target.pixels, preprocessing=preprocessing)
     title = attempt.title if attempt else f"{chosen.method}: {source.name} -> {target.name}"
     reporter = Reporter(quiet=quiet, title=title, scores=attempt is None)
     subjects = outputs.Subjects(source, held_out, target, preprocessing, backbone.classifier)
@@ -185,65 +164,10 @@ def _run(
             ),
             on_step=reporter.step,
         )
-    if not fabric.is_global_zero:
-        return
-    assert source.labels is not None  # noqa: S101 - checked before training
-    labelled = images(source.pixels, by_content=True)
-    every = Images(
-        labelled,
-        torch.from_numpy(source.labels.indices[labelled.rows]),
-        images(target.pixels, by_content=True),
-    )
-    append_after = tuple(backbone.append_after) if _appends(trainee) else ()
-    some = images(source.pixels, by_content=True, most=gathering.SAMPLE)
-    unadapted = method.unadapted(trainee, some)
-    method.finish(trainee, every)
-    network = method.predictor(trainee)
-    logits = models.predict(network, scoring)
-    with _no_less_without(reporter, "evidence for a report"):
-        found = gathering.gather(
-            method,
-            backbone,
-            network,
-            unadapted,
-            source=source,
-            target=target,
-            logits=logits,
-            preprocessing=preprocessing,
-            repeat={
-                "data": None if machine.data is None else str(machine.data),
-                "unlabelled": target.labels is None,
-            },
-        )
-        evidence.save(folder / evidence.NAME, found)
-    judged = _judged(partial(subjects.keep, folder, network, unadapted), chosen, reporter)
-    model = models.Model(network.cpu(), classes, preprocessing, chosen.backbone, append_after)
-    models.save(folder / "model.safetensors", model)
-    runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
-    lines = "".join(json.dumps(record) + "\n" for record in progress.history)
-    files.write_text(folder / "metrics.jsonl", lines)
-    reference = method.reference_for(backbone)
-    result = {
-        "method": chosen.method,
-        "backbone": chosen.backbone,
-        "reference": reference
-        if reference is None or isinstance(reference, str)
-        else repr(reference),
-        "source": source.name,
-        "target": target.name,
-        "seed": chosen.seed,
-        "epochs": len(progress.history),
-        "steps": progress.step,
-        "seconds": round(progress.seconds, 1),
-        "target_accuracy": _accuracy(logits, target.labels),
-        "target_images": len(target.pixels),
-        **judged,
-    }
-    files.write_json(folder / "result.json", result)
-    if (folder / evidence.NAME).exists():
-        with _no_less_without(reporter, "report"):
-            report.write(folder)
-    reporter.finished(result, folder)
+    if fabric.is_global_zero:
+        trained = Trained(method, backbone, trainee, source, target, preprocessing, held_out)
+        judging = bool(machine.report or held_out or attempt)
+        conclude(trained, chosen, machine, progress, reporter, folder, judging=judging)
 
 
 def _end_epoch(
@@ -257,29 +181,12 @@ def _end_epoch(
 ) -> None:
     """Score and tell an epoch; a trial that is far behind others is stopped here."""
     logits = models.predict(trainee.network, scoring)
-    record |= _judge(logits, subjects.target.labels, reporter)
+    record |= _judge(logits, subjects.target.labels)
+    if record["step"] >= _SETTLED:
+        warn_of_collapse(logits, reporter)
     reporter.epoch(record)
     if attempt is not None and attempt.judge is not None:
         attempt.judge(record["epoch"], partial(subjects.midway, trainee.network))
-
-
-def _judged(
-    look: Callable[[], outputs.Outputs], chosen: Settings, reporter: Reporter
-) -> dict[str, Any]:
-    """What the result tells beside its accuracy, without the target's labels."""
-    told: dict[str, Any] = {"estimated_accuracy": None}
-    with _no_less_without(reporter, "outputs to judge it by"):
-        told |= estimation.judge(look(), holdout=chosen.holdout)
-    return told
-
-
-@contextmanager
-def _no_less_without(reporter: Reporter, what: str) -> Iterator[None]:
-    """Let a run that is trained end well, whatever happens to what is only told about it."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - whatever it is, the model is worth more
-        reporter.warn(f"the run has no {what} ({type(error).__name__}: {error})")
 
 
 def _preprocessing(backbone: Backbone, chosen: Settings) -> Preprocessing:
@@ -332,24 +239,9 @@ def _batches(
     return batches
 
 
-def _appends(trainee: methods.Trainee) -> bool:
-    return any(isinstance(module, Appended) for module in trainee.modules())
-
-
-def _accuracy(logits: Tensor, labels: Labels | None) -> float | None:
-    if labels is None:
-        return None
-    return float(np.mean(logits.argmax(1).numpy() == labels.indices))
-
-
-def _judge(logits: Tensor, labels: Labels | None, reporter: Reporter) -> dict[str, Any]:
+def _judge(logits: Tensor, labels: Labels | None) -> dict[str, Any]:
     """How an epoch did on the target: its accuracy, if there are labels, and how many classes."""
-    predicted, classes = logits.argmax(1).numpy(), logits.shape[1]
-    collapsed = findings.collapse(predicted, classes)
-    if collapsed:
-        reporter.warn(collapsed)
-    used = len(np.unique(predicted))
-    judged: dict[str, Any] = {"target_classes_predicted": used}
+    judged: dict[str, Any] = {"target_classes_predicted": len(logits.argmax(1).unique())}
     if labels is not None:
-        judged["target_accuracy"] = _accuracy(logits, labels)
+        judged["target_accuracy"] = accuracy(logits, labels)
     return judged

@@ -23,6 +23,8 @@ class Machine:
     skip_bad: bool = False
     quiet: bool = False
     workers: int = 1
+    report: bool = True
+    """Whether the run gathers evidence at its end and writes its page."""
 
 
 def launch(function: Callable[..., None], *args: Any, machine: Machine, **kwargs: Any) -> None:

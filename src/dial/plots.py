@@ -1,73 +1,23 @@
-"""The pictures of a report: drawn twice, for light and dark pages, each with its text."""
+"""The pictures of a report, each with what it shows in words."""
 
-import base64
-import io
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from dial.drawing import Picture, Theme, legend, percent_axis, render, shorten
 from dial.shift import Distance
 
 NAMED = 40
 """Classes beyond which a picture names none of them."""
 _COLUMNS = 12  # layers beyond which there are lines in place of bars
 _ANNOTATED = 12  # classes up to which a confusion matrix has its figures written in
-_LONGEST = 22  # characters of a class name in a picture
 
 Floats = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Theme:
-    """Colours for one kind of page."""
-
-    text: str
-    faint: str
-    paper: str
-    source: str
-    target: str
-    before: str
-    others: tuple[str, ...]
-
-    def colours(self) -> tuple[str, ...]:
-        """All of them, in one order for all themes."""
-        first = self.text, self.faint, self.paper, self.source, self.target, self.before
-        return first + self.others
-
-
-LIGHT = Theme(
-    text="#3a4149", faint="#d9dee3", paper="#ffffff", source="#2f6fb3", target="#d9662b",
-    before="#8a939d", others=("#2f6fb3", "#d9662b", "#3c8d5a", "#8d5bb5", "#b08a1e"),
-)  # fmt: skip
-DARK = Theme(
-    text="#c9d1d9", faint="#39424c", paper="#1b2026", source="#6aaaf0", target="#f59a62",
-    before="#8d98a5", others=("#6aaaf0", "#f59a62", "#6cc790", "#c39ae6", "#dcb94f"),
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An image for light pages, one for dark ones, and what they show in words."""
-
-    light: str
-    dark: str
-    alt: str
-
-
-def shorten(name: str, longest: int = _LONGEST) -> str:
-    """A name that fits beside an axis."""
-    name = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
-    return name if len(name) <= longest else name[: longest - 1] + "\u2026"
 
 
 def curves(
@@ -92,7 +42,7 @@ def curves(
         else:
             axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         if len(series) > 1:
-            _legend(axes, theme)
+            legend(axes, theme)
 
     def told(value: float) -> str:
         return f"{value:.1%}" if percent else f"{value:.3g}"
@@ -102,7 +52,7 @@ def curves(
         f"to {told(points[-1][1])} at epoch {points[-1][0]:g}"
         for name, points in series.items()
     ]
-    return _render(draw, (4.2, 3.0), alt=f"{title}: {'; '.join(parts)}.")
+    return render(draw, (4.2, 3.0), alt=f"{title}: {'; '.join(parts)}.")
 
 
 def distances(
@@ -134,7 +84,7 @@ def distances(
         axes.set_ylim(bottom=0)
         axes.set_ylabel(axis)
         if len(values) > 1:
-            _legend(axes, theme)
+            legend(axes, theme)
 
     parts = []
     for name, heights in values.items():
@@ -143,7 +93,7 @@ def distances(
             f"{name}: {np.mean(heights):.2f} on average over {len(layers)} layers, "
             f"largest at {shorten(layers[worst], 40)} with {heights[worst]:.2f}"
         )
-    return _render(draw, (4.6, 3.2), alt=f"{axis}. {'; '.join(parts)}.")
+    return render(draw, (4.6, 3.2), alt=f"{axis}. {'; '.join(parts)}.")
 
 
 def clouds(source: Floats, target: Floats, *, apart: float, title: str) -> Picture:
@@ -160,14 +110,14 @@ def clouds(source: Floats, target: Floats, *, apart: float, title: str) -> Pictu
         axes.set_xticks([])
         axes.set_yticks([])
         axes.margins(0.04)
-        _legend(axes, theme, marks=1.6)
+        legend(axes, theme, marks=1.6)
 
     alt = (
         f"{title}: {len(source)} source and {len(target)} target images as points, near each "
         f"other where the network sees them alike. Separation of the domains: {apart:.0%} "
         "(0 % is mixed, 100 % is apart)."
     )
-    return _render(draw, (4.6, 3.6), alt=alt)
+    return render(draw, (4.6, 3.6), alt=alt)
 
 
 def matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> Picture:
@@ -201,7 +151,7 @@ def matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> Picture:
         bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
 
     side = 5.4 if len(classes) <= _ANNOTATED or not named else 7.4
-    return _render(draw, (side * 1.08, side), alt=_told(counts, classes), pixels=True)
+    return render(draw, (side * 1.08, side), alt=_told(counts, classes), pixels=True)
 
 
 def _told(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> str:
@@ -233,7 +183,7 @@ def balance(
         f"{source[least]:.1%}."
     )
     height = 1.1 + 0.26 * len(classes) if named else 4.4
-    return _render(
+    return render(
         lambda axes, theme: draw(axes, theme, classes, source, after, before),
         (5.6, height),
         alt=alt,
@@ -264,8 +214,8 @@ def _bars(
     axes.invert_yaxis()
     axes.margins(y=0.02)
     axes.grid(visible=False, axis="y")
-    _percent(axes, "x")
-    _legend(axes, theme, columns=3)
+    percent_axis(axes, "x")
+    legend(axes, theme, columns=3)
 
 
 def _scatter(
@@ -284,73 +234,6 @@ def _scatter(
     axes.scatter(source, after, s=12, color=theme.target, label="predicted")
     axes.set_xlabel("share of the source")
     axes.set_ylabel("share of the predictions")
-    _percent(axes, "x")
-    _percent(axes, "y")
-    _legend(axes, theme, columns=3)
-
-
-def _percent(axes: Axes, which: str) -> None:
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(MaxNLocator(6))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
-
-
-def _legend(axes: Axes, theme: Theme, *, columns: int = 2, marks: float = 1.0) -> None:
-    """Above the picture, where it covers nothing."""
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False,
-        labelcolor=theme.text, fontsize=9, handlelength=1.2, columnspacing=1.2, borderaxespad=0.2,
-        markerscale=marks,
-    )  # fmt: skip
-
-
-def _render(
-    draw: Callable[[Axes, Theme], None],
-    size: tuple[float, float],
-    *,
-    alt: str,
-    pixels: bool = False,
-) -> Picture:
-    """Draw a picture; all but `pixels` get their dark colours by exchanging the light ones."""
-    light = _svg(draw, size, LIGHT)
-    dark = _svg(draw, size, DARK) if pixels else light
-    for old, new in zip(LIGHT.colours(), DARK.colours(), strict=True):
-        dark = dark.replace(old, new)
-    return Picture(_uri(light), _uri(dark), alt)
-
-
-def _uri(svg: str) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
-
-
-def _svg(draw: Callable[[Axes, Theme], None], size: tuple[float, float], theme: Theme) -> str:
-    """An SVG file; text stays text, so that any script is drawn by the reader's fonts."""
-    settings: dict[Any, Any] = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "dial",
-        "text.parse_math": False,  # a class may be called $x$
-        "font.family": "sans-serif",
-        "font.size": 9.5,
-    }
-    with mpl.rc_context(settings), warnings.catch_warnings():
-        # Only the width of a letter that the drawing font lacks is guessed.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-        figure = Figure(figsize=size, dpi=150, layout=layout)
-        axes = figure.add_subplot()
-        _dress(axes, theme)
-        draw(axes, theme)
-        for label in (axes.xaxis.label, axes.yaxis.label):
-            label.set_color(theme.text)
-        file = io.StringIO()
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    return file.getvalue()
-
-
-def _dress(axes: Axes, theme: Theme) -> None:
-    axes.set_axisbelow(True)
-    axes.grid(visible=True, color=theme.faint, linewidth=0.7)
-    axes.tick_params(colors=theme.text, labelcolor=theme.text, length=0, labelsize=9)
-    for spine in axes.spines.values():
-        spine.set_color(theme.faint)
+    percent_axis(axes, "x")
+    percent_axis(axes, "y")
+    legend(axes, theme, columns=3)

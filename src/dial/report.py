@@ -1,7 +1,6 @@
 """Records in, page out: one self-contained HTML page about a finished run."""
 
 import base64
-import json
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def write(folder: Path, *, out: Path | None = None, baseline: Path | None = None
         other, _ = runs.read_records(baseline)
         told = f"another run on the same images: {other['method']}, seed {other['seed']}"
         found = found.against(evidence.load(baseline), without=told)
-    config = json.loads((folder / "config.json").read_text())
+    config = runs.read_config(folder / "config.json")
     path = out or folder / NAME
     files.write_text(path, render(found, config=config, result=result, history=history))
     return path
@@ -124,9 +123,12 @@ def _shift(found: Evidence) -> Context:
     """Pictures and a table of the distances at the normalisation layers."""
     if not found.layers:
         return {"pictures": [], "rows": []}
-    series = {} if found.shift_before is None else {"without adaptation": found.shift_before}
-    name = "with adaptation" if series else "this network"
-    series |= {name: found.shift_after}
+    series = {"this network": found.shift_after}
+    if found.shift_before is not None:  # of the run itself, also where the page has a baseline
+        series = {
+            "source's statistics": found.shift_before,
+            "each domain's own": found.shift_after,
+        }
     measures = {
         "location": ("Where the values lie", "difference of means, in deviations"),
         "scale": ("How far they spread", "log ratio of deviations"),
@@ -137,11 +139,7 @@ def _shift(found: Evidence) -> Context:
     ]
     before = found.shift_before or [None] * len(found.layers)
     rows = list(zip(found.layers, before, found.shift_after, strict=True))
-    mean = {
-        key: float(np.mean([distance.location for distance in every]))
-        for key, every in series.items()
-    }
-    return {"pictures": pictures, "rows": rows, "mean": mean}
+    return {"pictures": pictures, "rows": rows}
 
 
 def _clouds(found: Evidence) -> list[Context]:

@@ -120,7 +120,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise DialError(
             wanted=f"the settings of a run in {path}",
             got=str(error),
-            fix="start anew in another --out",
+            fix="start a run anew in another --out",
         ) from error
 
 

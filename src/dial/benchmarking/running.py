@@ -132,6 +132,7 @@ def _train(cell: Cell, machine: dict[str, Any]) -> float:
         preset=cell.preset,
         resume=True,
         quiet=True,
+        report=False,
         **cell.options(),
         **machine,
     )

@@ -1,5 +1,6 @@
 """References whose statistics are mean and variance: one fused pass for one or more domains."""
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -147,14 +148,18 @@ class _Aligned(torch.autograd.Function):
 
     @staticmethod
     def _backward_of_one(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        """The same in fewer passes: `dx = w dx(batch norm) + (1 - w) weight / s * g`."""
+        """The same in fewer passes, by batch normalisation's own kernel.
+
+        With `s / sqrt(w)` for its scale and `weight / sqrt(w)` for its weight the kernel gives
+        `weight / s * (g - G0/n - w/n h G1)`; what it takes too much of `G0` is added again.
+        """
         x, weight, location, inverse = ctx.saved_tensors
-        w = ctx.data_weight
-        scaled = torch.full_like(inverse, w) if weight is None else weight * w
-        dx, sum1, sum0 = kernels.batch_norm_backward(g, x, scaled, location, inverse)
+        w, root = ctx.data_weight, math.sqrt(ctx.data_weight)
+        own = torch.ones_like(inverse) if weight is None else weight
+        dx, sum1, sum0 = kernels.batch_norm_backward(g, x, own / root, location, inverse * root)
         if w != 1:
-            factor = inverse * ((1 - w) / w) * scaled
-            dx.addcmul_(g, kernels.per_channel(factor, x))
+            excess = sum0 * own * inverse * ((1 - w) / ctx.counts[0])
+            dx.add_(kernels.per_channel(excess, x))
         wants_weight, wants_bias = ctx.needs_input_grad[1:3]
-        grads = sum1 if wants_weight else None, sum0 if wants_bias else None
+        grads = sum1 / root if wants_weight else None, sum0 if wants_bias else None
         return dx, *grads, *[None] * 5

@@ -1,0 +1,211 @@
+"""What is done when the last step is done: predictor, evidence, metrics, result, page."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dial import (
+    engine,
+    estimation,
+    evidence,
+    files,
+    findings,
+    gathering,
+    methods,
+    models,
+    outputs,
+    report,
+    runs,
+)
+from dial.backbones import Backbone
+from dial.console import Reporter
+from dial.conversion import Appended
+from dial.data.domain import Labels
+from dial.data.evaluation import EvaluationBatches
+from dial.data.prepare import PreparedDomain
+from dial.data.transforms import Preprocessing
+from dial.machine import Machine
+from dial.methods._interface import Images
+from dial.settings import Settings
+
+_SAMPLES = 16  # images of the target that are kept to try exported networks on
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is there when the last step is done."""
+
+    method: methods.Method
+    backbone: Backbone
+    trainee: methods.Trainee
+    source: PreparedDomain
+    target: PreparedDomain
+    preprocessing: Preprocessing
+    held_out: PreparedDomain | None = None
+    """Of the source, what was not trained on."""
+
+
+def conclude(
+    trained: Trained,
+    chosen: Settings,
+    machine: Machine,
+    progress: engine.Progress,
+    reporter: Reporter,
+    folder: Path,
+    *,
+    judging: bool,
+) -> None:
+    """From the trained network to the files: predictor, evidence, metrics, result, page.
+
+    With `judging` also the outputs, and what they tell without the target's labels.
+    """
+    method, trainee, source, target = (
+        trained.method, trained.trainee, trained.source, trained.target,
+    )  # fmt: skip
+    assert source.labels is not None  # noqa: S101 - checked before training
+    images = partial(EvaluationBatches, preprocessing=trained.preprocessing, batch_size=64)
+    labelled = images(source.pixels, by_content=True)
+    every = Images(
+        labelled,
+        torch.from_numpy(source.labels.indices[labelled.rows]),
+        images(target.pixels, by_content=True),
+    )
+    append_after = tuple(trained.backbone.append_after) if _appends(trainee) else ()
+    unadapted = _unadapted(trained, reporter) if machine.report or judging else None
+    method.finish(trainee, every)
+    network = method.predictor(trainee)
+    logits = models.predict(network, images(target.pixels))
+    warn_of_collapse(logits, reporter)
+    if machine.report:
+        _leave_evidence(trained, network, unadapted, logits, machine, reporter, folder)
+    judged: dict[str, Any] = {"estimated_accuracy": None}
+    if judging:
+        judged |= _judge(trained, network, unadapted, chosen, reporter, folder)
+    classes = source.labels.classes
+    model = models.Model(
+        network.cpu(), classes, trained.preprocessing, chosen.backbone, append_after
+    )
+    models.save(folder / "model.safetensors", model)
+    runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
+    lines = [json.dumps(record) for record in progress.history]
+    files.write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
+    reference = method.reference_for(trained.backbone)
+    result = {
+        "method": chosen.method,
+        "backbone": chosen.backbone,
+        "reference": reference
+        if reference is None or isinstance(reference, str)
+        else repr(reference),
+        "source": source.name,
+        "target": target.name,
+        "seed": chosen.seed,
+        "epochs": len(progress.history),
+        "steps": progress.step,
+        "seconds": round(progress.seconds, 1),
+        "target_accuracy": accuracy(logits, target.labels),
+        "target_images": len(target.pixels),
+        **judged,
+    }
+    files.write_json(folder / "result.json", result)
+    reporter.finished(result, folder)
+    if machine.report and (folder / evidence.NAME).exists():
+        with _no_less_without(reporter, "report"):
+            reporter.say(f"report: {report.write(folder)}")
+
+
+def _unadapted(trained: Trained, reporter: Reporter) -> nn.Module | None:
+    some = EvaluationBatches(
+        trained.source.pixels,
+        preprocessing=trained.preprocessing,
+        by_content=True,
+        most=gathering.SAMPLE,
+    )
+    network = None
+    with _no_less_without(reporter, "network without adaptation"):
+        network = trained.method.unadapted(trained.trainee, some)
+    return network  # noqa: RET504 - None, where the guard has caught an error
+
+
+def _leave_evidence(
+    trained: Trained,
+    network: nn.Module,
+    unadapted: nn.Module | None,
+    logits: Tensor,
+    machine: Machine,
+    reporter: Reporter,
+    folder: Path,
+) -> None:
+    with _no_less_without(reporter, "evidence for a report"):
+        found = gathering.gather(
+            trained.method,
+            trained.backbone,
+            network,
+            unadapted,
+            source=trained.source,
+            target=trained.target,
+            logits=logits,
+            preprocessing=trained.preprocessing,
+            repeat={
+                "data": None if machine.data is None else str(machine.data),
+                "unlabelled": trained.target.labels is None,
+            },
+        )
+        evidence.save(folder / evidence.NAME, found)
+
+
+def _judge(
+    trained: Trained,
+    network: nn.Module,
+    unadapted: nn.Module | None,
+    chosen: Settings,
+    reporter: Reporter,
+    folder: Path,
+) -> dict[str, Any]:
+    """Leave the outputs; what the result tells of them, without the target's labels."""
+    subjects = outputs.Subjects(
+        trained.source,
+        trained.held_out,
+        trained.target,
+        trained.preprocessing,
+        trained.backbone.classifier,
+    )
+    told: dict[str, Any] = {}
+    with _no_less_without(reporter, "outputs to judge it by"):
+        seen = subjects.keep(folder, network, unadapted)
+        told = estimation.judge(seen, holdout=chosen.holdout)
+    return told  # noqa: RET504 - empty, where the guard has caught an error
+
+
+@contextmanager
+def _no_less_without(reporter: Reporter, what: str) -> Iterator[None]:
+    """Let a run that is trained end well, whatever happens to what is only told about it."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, the model is worth more
+        reporter.warn(f"the run has no {what} ({type(error).__name__}: {error})")
+
+
+def _appends(trainee: methods.Trainee) -> bool:
+    return any(isinstance(module, Appended) for module in trainee.modules())
+
+
+def warn_of_collapse(logits: Tensor, reporter: Reporter) -> None:
+    """Tell if the target's predictions are of few of the classes."""
+    collapsed = findings.collapse(logits.argmax(1).numpy(), logits.shape[1])
+    if collapsed:
+        reporter.warn(collapsed)
+
+
+def accuracy(logits: Tensor, labels: Labels | None) -> float | None:
+    """The share of right predictions; None where there are no labels."""
+    if labels is None:
+        return None
+    return float(np.mean(logits.argmax(1).numpy() == labels.indices))
