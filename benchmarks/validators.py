@@ -1,6 +1,6 @@
 """Which validator to choose the entropy's weight by, measured where the right choice is known.
 
-    python -m benchmarks.validators --out runs/validators --data DATA --epochs 10
+    python -m benchmarks.validators --out runs/validators --data DATA
 
 makes the runs that are missing, `OUT/<task>/entropy-<value>/` over the grid of `--entropy auto`,
 scores each by every validator without the target's labels, and writes `OUT/validators.md`: for
@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 
 import dial
-from dial import outputs, validators
+from dial import estimation, outputs, validators
 from dial.tuning import GRID
 
 _PHOTOGRAPHS = {"backbone": "efficientnet_lite0", "image_size": 128}
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mnist-optdigits": ("digits:mnist", "digits:optdigits", {}),
     "optdigits-mnist": ("digits:optdigits", "digits:mnist", {}),
-    "amazon-webcam": ("office31:amazon", "office31:webcam", _PHOTOGRAPHS),
-    "dslr-amazon": ("office31:dslr", "office31:amazon", _PHOTOGRAPHS),
+    "amazon-webcam": ("office31:amazon", "office31:webcam", _PHOTOGRAPHS | {"epochs": 2}),
+    "dslr-amazon": ("office31:dslr", "office31:amazon", _PHOTOGRAPHS | {"epochs": 6}),
 }
 
 
@@ -57,7 +57,8 @@ def measure(folder: Path, value: float) -> Measured:
         else validators.score(name, found)
         for name in validators.names()
     }
-    return Measured(value, scores, result["estimated_accuracy"], result["target_accuracy"])
+    estimate = None if found.held_out is None else estimation.estimate(found.held_out, found.target)
+    return Measured(value, scores, estimate, result["target_accuracy"])
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
@@ -137,12 +138,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", help="folder that holds office31")
     parser.add_argument("--tasks", default=",".join(TASKS), help="with commas between them")
-    parser.add_argument("--epochs", type=int)
-    parser.add_argument("--steps", type=int, help="in place of epochs")
+    parser.add_argument("--steps", type=int, help="in place of each task's own")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    settings = {"epochs": arguments.epochs, "steps": arguments.steps, "seed": arguments.seed}
-    settings |= {"data": arguments.data}
+    settings = {"steps": arguments.steps, "seed": arguments.seed, "data": arguments.data}
+    settings |= {"report": False}
     measured: dict[str, list[Measured]] = {}
     for task in arguments.tasks.split(","):
         source, target, own = TASKS[task]
@@ -150,8 +150,6 @@ def main() -> None:
         for value in GRID:
             folder = arguments.out / task / f"entropy-{value:g}"
             given = settings | own | {"entropy": value}
-            if task in ("mnist-optdigits", "optdigits-mnist"):
-                given["epochs"] = None  # their preset counts steps
             dial.adapt(source, target, out=folder, resume=True, **given)
             measured[task].append(measure(folder, value))
             page = write_page(measured)  # of what there is, should the rest take long

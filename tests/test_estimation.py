@@ -99,8 +99,8 @@ def test_a_warning_where_adaptation_hurts() -> None:
 
 
 def test_in_the_result_and_the_report(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    settings: dict[str, Any] = SETTINGS | {"epochs": 1, "cache_dir": str(tmp_path / "cache")}
-    settings |= {"report": True}
+    cache = str(tmp_path / "cache")
+    settings: dict[str, Any] = SETTINGS | {"epochs": 1, "cache_dir": cache, "report": True}
     run = dial.adapt(*folders, out=tmp_path / "run", holdout=0.95, **settings)
     assert 0 <= run.result["estimated_accuracy"] <= 1
     page = (run.folder / "report.html").read_text()

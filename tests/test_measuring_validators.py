@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +9,6 @@ from benchmarks.validators import Measured, measure, points_lost, spearman, writ
 
 import dial
 from dial import validators
-
-from .conftest import SETTINGS
 
 
 def run(value: float, score: float | None, accuracy: float) -> Measured:
@@ -39,10 +36,8 @@ def test_points_lost_and_the_page() -> None:
     assert "| a-b | -2.0 | - | -2.0 | - | -2.0 |" in page
 
 
-def test_a_run_without_a_held_out_source(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    settings: dict[str, Any] = SETTINGS | {"report": True, "epochs": 1}
-    finished = dial.adapt(*folders, out=tmp_path / "run", cache_dir=tmp_path, **settings)
-    found = measure(finished.folder, 0.2)
+def test_a_run_without_a_held_out_source(finished: dial.Run) -> None:
+    found = measure(Path(finished.folder), 0.2)
     assert found.scores["source_accuracy"] is None
     assert found.scores["information_maximisation"] is not None
     assert found.accuracy == finished.result["target_accuracy"]

@@ -94,13 +94,7 @@ def test_a_run_without_them_is_the_same(
         outputs.load(bare.folder)
 
 
-def test_a_small_source_has_nothing_held_out(
-    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
-) -> None:
-    small = settings | {"holdout": 0.1}
-    bare = dial.adapt(*folders, out=tmp_path / "bare", **small)
-    assert not (bare.folder / outputs.NAME).exists()  # nothing to judge by, and no page
-    run = dial.adapt(*folders, out=tmp_path / "run", **small | {"report": True})
-    found = outputs.load(run.folder)
+def test_a_small_source_has_nothing_held_out(finished: dial.Run) -> None:
+    found = outputs.load(finished.folder)
     assert found.held_out is None
     assert len(found.training.logits) == 11 * len(CLASSES)

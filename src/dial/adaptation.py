@@ -165,9 +165,8 @@ def _run(
             on_step=reporter.step,
         )
     if fabric.is_global_zero:
-        trained = Trained(method, backbone, trainee, source, target, preprocessing, held_out)
-        judging = bool(machine.report or held_out or attempt)
-        conclude(trained, chosen, machine, progress, reporter, folder, judging=judging)
+        trained = Trained(method, backbone, trainee, source, target, preprocessing, subjects)
+        conclude(trained, chosen, machine, progress, reporter, folder)
 
 
 def _end_epoch(

@@ -1,7 +1,7 @@
 """What is done when the last step is done: predictor, evidence, metrics, result, page."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -49,8 +49,8 @@ class Trained:
     source: PreparedDomain
     target: PreparedDomain
     preprocessing: Preprocessing
-    held_out: PreparedDomain | None = None
-    """Of the source, what was not trained on."""
+    subjects: outputs.Subjects
+    """The images that it is judged by."""
 
 
 def conclude(
@@ -60,13 +60,8 @@ def conclude(
     progress: engine.Progress,
     reporter: Reporter,
     folder: Path,
-    *,
-    judging: bool,
 ) -> None:
-    """From the trained network to the files: predictor, evidence, metrics, result, page.
-
-    With `judging` also the outputs, and what they tell without the target's labels.
-    """
+    """From the trained network to the files: predictor, evidence, metrics, result, page."""
     method, trainee, source, target = (
         trained.method, trained.trainee, trained.source, trained.target,
     )  # fmt: skip
@@ -79,16 +74,15 @@ def conclude(
         images(target.pixels, by_content=True),
     )
     append_after = tuple(trained.backbone.append_after) if _appends(trainee) else ()
-    unadapted = _unadapted(trained, reporter) if machine.report or judging else None
+    unadapted = _unadapted(trained, reporter)
     method.finish(trainee, every)
     network = method.predictor(trainee)
     logits = models.predict(network, images(target.pixels))
     warn_of_collapse(logits, reporter)
     if machine.report:
         _leave_evidence(trained, network, unadapted, logits, machine, reporter, folder)
-    judged: dict[str, Any] = {"estimated_accuracy": None}
-    if judging:
-        judged |= _judge(trained, network, unadapted, chosen, reporter, folder)
+    look = partial(trained.subjects.keep, folder, network, unadapted)
+    judged = _judged(look, chosen, reporter)
     classes = source.labels.classes
     model = models.Model(
         network.cpu(), classes, trained.preprocessing, chosen.backbone, append_after
@@ -161,27 +155,14 @@ def _leave_evidence(
         evidence.save(folder / evidence.NAME, found)
 
 
-def _judge(
-    trained: Trained,
-    network: nn.Module,
-    unadapted: nn.Module | None,
-    chosen: Settings,
-    reporter: Reporter,
-    folder: Path,
+def _judged(
+    look: Callable[[], outputs.Outputs], chosen: Settings, reporter: Reporter
 ) -> dict[str, Any]:
-    """Leave the outputs; what the result tells of them, without the target's labels."""
-    subjects = outputs.Subjects(
-        trained.source,
-        trained.held_out,
-        trained.target,
-        trained.preprocessing,
-        trained.backbone.classifier,
-    )
-    told: dict[str, Any] = {}
+    """What the result tells beside its accuracy, without the target's labels."""
+    told: dict[str, Any] = {"estimated_accuracy": None}
     with _no_less_without(reporter, "outputs to judge it by"):
-        seen = subjects.keep(folder, network, unadapted)
-        told = estimation.judge(seen, holdout=chosen.holdout)
-    return told  # noqa: RET504 - empty, where the guard has caught an error
+        told |= estimation.judge(look(), holdout=chosen.holdout)
+    return told
 
 
 @contextmanager
