@@ -60,7 +60,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def start(domains: tuple[Path, Path], settings: dict[str, Any]) -> "subprocess.Popen[str]":
-    options = [f"--{k.replace('_', '-')}={v}" for k, v in settings.items() if k != "quiet"]
+    settings = {k: v for k, v in settings.items() if k not in ("quiet", "report")}
+    options = [f"--{k.replace('_', '-')}={v}" for k, v in settings.items()]
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, "adapt", *map(str, domains), *options, "--resume"],
         stderr=subprocess.PIPE,
