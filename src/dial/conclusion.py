@@ -74,7 +74,9 @@ def conclude(
         images(target.pixels, by_content=True),
     )
     append_after = tuple(trained.backbone.append_after) if _appends(trainee) else ()
-    unadapted = _unadapted(trained, reporter)
+    # A cell of a benchmark, without a page and without a held-out source, is judged by labels.
+    judging = machine.report or chosen.holdout > 0
+    unadapted = _unadapted(trained, reporter) if judging else None
     method.finish(trainee, every)
     network = method.predictor(trainee)
     logits = models.predict(network, images(target.pixels))
@@ -82,7 +84,7 @@ def conclude(
     if machine.report:
         _leave_evidence(trained, network, unadapted, logits, machine, reporter, folder)
     look = partial(trained.subjects.keep, folder, network, unadapted)
-    judged = _judged(look, chosen, reporter)
+    judged = _judged(look, chosen, reporter) if judging else {"estimated_accuracy": None}
     classes = source.labels.classes
     model = models.Model(
         network.cpu(), classes, trained.preprocessing, chosen.backbone, append_after
