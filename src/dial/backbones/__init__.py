@@ -27,7 +27,7 @@ def build(name: str, num_classes: int = 31, weights: str | Path = "auto") -> nn.
         DialError: an unknown name, or weights that cannot be had, read, or fitted.
 
     >>> build("digits_cnn", num_classes=10).classifier
-    Linear(in_features=576, out_features=10, bias=True)
+    Linear(in_features=1152, out_features=10, bias=True)
     """
     return create(name, num_classes=num_classes, weights=weights).network
 
