@@ -195,7 +195,7 @@ def test_two_processes_with_half_the_batch_train_as_one_does(
     for devices in (1, 2):
         out = tmp_path / f"devices{devices}"
         done = subprocess.run(
-            command(digits, settings | {"out": out, "devices": devices}),
+            [*command(digits, settings | {"out": out, "devices": devices}), "--no-report"],
             capture_output=True,
             text=True,
             env=_one_thread(),

@@ -178,6 +178,9 @@ def adapt_command(
     ] = False,
     unlabelled: Unlabelled = False,
     skip_bad: SkipBad = False,
+    report: Annotated[
+        bool, typer.Option(help="Write report.html at the end, or not.", show_default=False)
+    ] = True,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -229,7 +232,7 @@ _ADAPT_OPTIONS = (
         "cache_dir",
         "unlabelled",
     ),
-    *("skip_bad", "quiet", "tune", "validator"),
+    *("skip_bad", "quiet", "report", "tune", "validator"),
 )
 
 
