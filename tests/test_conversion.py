@@ -163,6 +163,16 @@ def test_references_as_objects_are_used_as_they_are() -> None:
         assert alignments(model)[0].reference == reference
 
 
+def test_a_reference_with_a_number_behind_its_name_keeps_the_norms_eps() -> None:
+    model = convert(nn.Sequential(nn.BatchNorm1d(3, eps=1e-3)), reference="anchored:0.5")
+    assert alignments(model)[0].reference == Anchored(0.5, eps=1e-3)
+    for wrong in ("anchored:", "anchored:half", "normal:0.5"):
+        with pytest.raises(DialError, match=f"anchored:W .* got '{wrong}'"):
+            convert(nn.Sequential(nn.BatchNorm1d(3)), reference=wrong)
+    with pytest.raises(DialError, match=r"weight of the data in \(0, 1\].* got 2.0"):
+        convert(nn.Sequential(nn.BatchNorm1d(3)), reference="anchored:2")
+
+
 class Odd(nn.BatchNorm1d):
     """A norm that does something else."""
 

@@ -117,7 +117,8 @@ def adapt_command(
     backbone: Annotated[str | None, typer.Option(help="Network to adapt.")] = None,
     weights: Annotated[str | None, typer.Option(help="auto, none, or a file.")] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Reference distribution of the DA-layers.")
+        str | None,
+        typer.Option(help="Reference distribution of the DA-layers; anchored:W has the weight W."),
     ] = None,
     entropy: Annotated[
         str | None,

@@ -102,7 +102,7 @@ def _curves(history: list[Context]) -> list[Context]:
     names = [n for n, v in history[0].items() if n not in _NOT_LOSSES and isinstance(v, float)]
     groups = {
         "Losses, averaged over each epoch": names,
-        "Target accuracy (labels for scoring only)": ["target_accuracy"],
+        "Target accuracy of up to 500 images (labels for scoring only)": ["target_accuracy"],
         "Learning rate": ["lr"],
     }
     pictures = []

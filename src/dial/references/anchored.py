@@ -54,3 +54,8 @@ class Anchored(MomentReference):
 def create(eps: float) -> Anchored:
     """The entry `anchored`."""
     return Anchored(eps=eps)
+
+
+def create_variant(weight: float, *, eps: float) -> Anchored:
+    """The entry `anchored:WEIGHT`."""
+    return Anchored(weight, eps)
