@@ -1,14 +1,14 @@
 """What a finished run leaves for its report: predictions, distances, points, thumbnails."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from dial import files
+from dial import tensorfiles
 from dial.errors import DialError
 from dial.shift import Distance
 
@@ -106,8 +106,6 @@ class Evidence:
 
 def save(path: Path, evidence: Evidence) -> None:
     """Write it as safetensors: arrays, and the rest as JSON in the file's metadata."""
-    from safetensors.numpy import save as to_bytes
-
     gallery = evidence.gallery
     arrays: dict[str, Array | None] = {
         "source_counts": evidence.source_counts,
@@ -125,9 +123,8 @@ def save(path: Path, evidence: Evidence) -> None:
         for part, cloud in (("features", view.features), ("outputs", view.outputs)):
             about[f"{name}.{part}"] = cloud.separation
             arrays |= {f"{name}.{part}.source": cloud.source, f"{name}.{part}.target": cloud.target}
-    present = {k: np.ascontiguousarray(v) for k, v in arrays.items() if v is not None}
-    data = to_bytes(present, metadata={"dial": json.dumps(about)})
-    files.write(path, lambda out: out.write(data))
+    present = {name: torch.tensor(array) for name, array in arrays.items() if array is not None}
+    tensorfiles.save(path, present, about=about)
 
 
 def load(folder: Path) -> Evidence:
@@ -136,33 +133,16 @@ def load(folder: Path) -> Evidence:
     Raises:
         DialError: there is none, a damaged one, or one of another version.
     """
-    from safetensors import SafetensorError, safe_open
-
-    path = folder / NAME
+    path, wanted = folder / NAME, "the evidence for a report"
     fix = "make the run again with this version of dial, in another folder"
-    try:
-        with safe_open(path, framework="numpy") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {}).get("dial", "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError as error:
+    if not path.exists():
         raise DialError(
-            wanted=f"the evidence for a report in {path}",
-            got="none: the run is of an older version, or could not gather it",
-            fix=fix,
-        ) from error
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DialError(
-            wanted=f"the evidence for a report in {path}",
-            got=f"a file that cannot be read ({type(error).__name__}: {error})",
-            fix=fix,
-        ) from error
-    if about.get("version") != VERSION:
-        raise DialError(
-            wanted=f"evidence of version {VERSION} in {path}",
-            got=f"version {about.get('version')}",
+            wanted=f"{wanted} in {path}",
+            got="none: the run was told to make no report, or is of an older version",
             fix=fix,
         )
-    return _restore(about, arrays)
+    about, tensors = tensorfiles.load(path, wanted=wanted, version=VERSION, fix=fix)
+    return _restore(about, {name: tensor.numpy() for name, tensor in tensors.items()})
 
 
 def _restore(about: dict[str, Any], arrays: dict[str, Array]) -> Evidence:

@@ -1,7 +1,6 @@
 """Finished predictors on disk: tensors and a description, no code."""
 
 import copy
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from dial import files
+from dial import tensorfiles
 from dial.backbones import Backbone, create
 from dial.calibration import to_network
 from dial.conversion import convert, replace_modules
 from dial.data.transforms import Preprocessing
-from dial.errors import DialError
 from dial.folding import fold
 
 VERSION = 2
@@ -49,18 +47,9 @@ class Model:
 
 def save(path: Path, model: Model) -> None:
     """Write a predictor as safetensors; what describes it stands in the file's metadata."""
-    from safetensors.torch import save as to_bytes
-
-    about = {
-        "version": VERSION,
-        **model.describe(),
-        "append_after": model.append_after,
-    }
-    tensors = {
-        name: t.detach().cpu().contiguous() for name, t in model.network.state_dict().items()
-    }
-    data = to_bytes(tensors, metadata={"dial": json.dumps(about)})
-    files.write(path, lambda out: out.write(data))
+    tensors = {name: t.detach().cpu() for name, t in model.network.state_dict().items()}
+    about = {"version": VERSION, **model.describe(), "append_after": model.append_after}
+    tensorfiles.save(path, tensors, about=about)
 
 
 def load(path: Path) -> Model:
@@ -69,24 +58,8 @@ def load(path: Path) -> Model:
     Raises:
         DialError: no such file, a damaged one, or one of another version.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {}).get("dial", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DialError(
-            wanted=f"a finished model in {path}",
-            got=f"{type(error).__name__}: {error}",
-            fix="finish the run first: dial adapt ... --resume",
-        ) from error
-    if about.get("version") != VERSION:
-        raise DialError(
-            wanted=f"a model of version {VERSION} in {path}",
-            got=f"version {about.get('version')}",
-            fix="make it again with this version of dial, or use the one that made it",
-        )
+    fix = "finish the run (dial adapt ... --resume), or make it again with this version of dial"
+    about, tensors = tensorfiles.load(path, wanted="a finished model", version=VERSION, fix=fix)
     classes = tuple(about["classes"])
     backbone = create(about["backbone"], num_classes=len(classes), weights="none")
     append_after = tuple(about["append_after"])

@@ -1,6 +1,5 @@
 """What a finished predictor makes of both domains, kept beside a run to judge it without labels."""
 
-import json
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -12,14 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from dial import files
+from dial import tensorfiles
 from dial.backbones import hidden_features
 from dial.calibration import to_network
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import PreparedDomain
 from dial.data.transforms import Preprocessing
 from dial.domains import DomainSpecific, use_domain
-from dial.errors import DialError
 
 NAME = "outputs.safetensors"
 VERSION = 1
@@ -123,17 +121,14 @@ def run(network: nn.Module, batches: Iterable[Tensor], *, classifier: str) -> tu
 
 def save(path: Path, outputs: Outputs, *, about: dict[str, Any]) -> None:
     """Write them as safetensors; `about`, which goes to JSON, stands in the file's metadata."""
-    from safetensors.numpy import save as to_bytes
-
-    arrays = {
-        f"{part}.{name}": np.ascontiguousarray(array)
+    tensors = {
+        f"{part}.{name}": torch.tensor(array)
         for part, seen in vars(outputs).items()
         if seen is not None and part != "unadapted"
         for name, array in vars(seen).items()
         if array is not None
     }
-    data = to_bytes(arrays, metadata={"dial": json.dumps({"version": VERSION, **about})})
-    files.write(path, lambda out: out.write(data))
+    tensorfiles.save(path, tensors, about={"version": VERSION, **about})
 
 
 def load(folder: Path) -> Outputs:
@@ -142,28 +137,15 @@ def load(folder: Path) -> Outputs:
     Raises:
         DialError: there are none, damaged ones, or ones of another version.
     """
-    from safetensors import SafetensorError, safe_open
-
-    path = folder / NAME
-    try:
-        with safe_open(path, framework="numpy") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {}).get("dial", "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DialError(
-            wanted=f"the outputs of a finished run in {path}",
-            got=f"{type(error).__name__}: {error}",
-            fix="finish the run, or make it again with this version of dial in another folder",
-        ) from error
-    if about.get("version") != VERSION:
-        raise DialError(
-            wanted=f"outputs of version {VERSION} in {path}",
-            got=f"version {about.get('version')}",
-            fix="make the run again with this version of dial, in another folder",
-        )
+    _, tensors = tensorfiles.load(
+        folder / NAME,
+        wanted="the outputs of a finished run",
+        version=VERSION,
+        fix="finish the run, or make it again with this version of dial in another folder",
+    )
     parts: dict[str, dict[str, Any]] = {}
-    for name, array in arrays.items():
+    for name, tensor in tensors.items():
         part, _, what = name.partition(".")
-        parts.setdefault(part, {})[what] = array
+        parts.setdefault(part, {})[what] = tensor.numpy()
     parts.setdefault("held_out", {})
     return Outputs(**{part: Seen(**seen) if seen else None for part, seen in parts.items()})  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import dial
-from dial import files, models
+from dial import files, models, tensorfiles
 from dial.data.domain import Domain, require_labels
 from dial.data.pixels import Bytes
 from dial.data.transforms import centre
@@ -37,25 +37,18 @@ class Run:
 
     def samples(self) -> Tensor:
         """Some of the target's images, `(n, C, size, size)`, as the network takes them."""
-        from safetensors.torch import load as from_bytes
-
-        try:
-            pixels = from_bytes((self.folder / _SAMPLES).read_bytes())["pixels"]
-        except (OSError, ValueError, KeyError) as error:
-            raise DialError(
-                wanted=f"images of the target in {self.folder / _SAMPLES}",
-                got=f"{type(error).__name__}: {error}",
-                fix="name a folder of images with --images",
-            ) from error
-        return centre(pixels.numpy(), preprocessing=self.model.preprocessing)
+        _, tensors = tensorfiles.load(
+            self.folder / _SAMPLES,
+            wanted="images of the target",
+            version=None,
+            fix="name a folder of images with --images",
+        )
+        return centre(tensors["pixels"].numpy(), preprocessing=self.model.preprocessing)
 
 
 def keep_samples(folder: Path, pixels: Bytes) -> None:
     """Put images of the target, `(n, side, side, channels)`, beside the run, to try exports on."""
-    from safetensors.torch import save as to_bytes
-
-    data = to_bytes({"pixels": torch.from_numpy(pixels).contiguous()})
-    files.write(folder / _SAMPLES, lambda out: out.write(data))
+    tensorfiles.save(folder / _SAMPLES, {"pixels": torch.from_numpy(pixels)}, about={})
 
 
 def begin(
