@@ -6,6 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from dial import kernels
+
 
 class Pool(ABC):
     """Sees every batch `(N, C, *)` of a domain once, and then tells the domain's statistics."""
@@ -20,7 +22,7 @@ class Pool(ABC):
 
 
 class MomentPool(Pool):
-    """The exact mean and (biased) variance of all values, however uneven the batches.
+    """Mean and (biased) variance of all values, however uneven the batches.
 
     Batches are merged by the update of Chan, Golub and LeVeque (1979), which stays accurate
     where the sum of squares cancels.
@@ -38,11 +40,10 @@ class MomentPool(Pool):
 
     def add(self, x: Tensor) -> None:
         """Take in one batch."""
-        values = x.detach().double().transpose(0, 1).flatten(1)
-        count = values.shape[1]
+        count = x.numel() // x.shape[1]
         if count == 0:
             return
-        var, mean = torch.var_mean(values, dim=1, correction=0)
+        mean, var = (value.double() for value in _moments(x.detach()))
         if self.count == 0:
             self.mean = self.squares = torch.zeros_like(mean)
         shift, total = mean - self.mean, self.count + count
@@ -53,6 +54,14 @@ class MomentPool(Pool):
     def result(self) -> tuple[Tensor, Tensor]:
         """Mean and variance, `(C,)` each."""
         return self.mean, self.squares / self.count
+
+
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Of one batch, in its own precision: only the merging of batches needs more digits."""
+    if kernels.runs_fused(x):
+        return kernels.moments(kernels.dense_like(x, x))
+    var, mean = torch.var_mean(kernels.widen(x).transpose(0, 1).flatten(1), dim=1, correction=0)
+    return mean, var
 
 
 class SamplePool(Pool):
