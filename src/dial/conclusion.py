@@ -1,7 +1,7 @@
 """What is done when the last step is done: predictor, evidence, metrics, result, page."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +34,7 @@ from dial.data.prepare import PreparedDomain
 from dial.data.transforms import Preprocessing
 from dial.machine import Machine
 from dial.methods._interface import Images
+from dial.observation import SAMPLE
 from dial.settings import Settings
 
 _SAMPLES = 16  # images of the target that are kept to try exported networks on
@@ -79,12 +80,15 @@ def conclude(
     unadapted = _unadapted(trained, reporter) if judging else None
     method.finish(trainee, every)
     network = method.predictor(trainee)
-    logits = models.predict(network, images(target.pixels))
+    sight = _look(trained, network, unadapted, reporter) if judging else None
+    logits = models.predict(network, every.target) if sight is None else sight.target.logits
+    logits = logits[np.argsort(target.pixels.order)]  # row by row, as the labels are
     warn_of_collapse(logits, reporter)
-    if machine.report:
-        _leave_evidence(trained, network, unadapted, logits, machine, reporter, folder)
-    look = partial(trained.subjects.keep, folder, network, unadapted)
-    judged = _judged(look, chosen, reporter) if judging else {"estimated_accuracy": None}
+    if machine.report and sight is not None:
+        _leave_evidence(trained, sight, machine, reporter, folder)
+    judged: dict[str, Any] = {"estimated_accuracy": None}
+    if sight is not None:
+        judged |= _judge(trained, sight, chosen, reporter, folder)
     classes = source.labels.classes
     model = models.Model(
         network.cpu(), classes, trained.preprocessing, chosen.backbone, append_after
@@ -122,7 +126,7 @@ def _unadapted(trained: Trained, reporter: Reporter) -> nn.Module | None:
         trained.source.pixels,
         preprocessing=trained.preprocessing,
         by_content=True,
-        most=gathering.SAMPLE,
+        most=SAMPLE,
     )
     network = None
     with _no_less_without(reporter, "network without adaptation"):
@@ -130,11 +134,18 @@ def _unadapted(trained: Trained, reporter: Reporter) -> nn.Module | None:
     return network  # noqa: RET504 - None, where the guard has caught an error
 
 
+def _look(
+    trained: Trained, network: nn.Module, unadapted: nn.Module | None, reporter: Reporter
+) -> outputs.Sight | None:
+    sight = None
+    with _no_less_without(reporter, "outputs to judge it by"):
+        sight = trained.subjects.look(network, unadapted)
+    return sight  # noqa: RET504 - None, where the guard has caught an error
+
+
 def _leave_evidence(
     trained: Trained,
-    network: nn.Module,
-    unadapted: nn.Module | None,
-    logits: Tensor,
+    sight: outputs.Sight,
     machine: Machine,
     reporter: Reporter,
     folder: Path,
@@ -142,13 +153,9 @@ def _leave_evidence(
     with _no_less_without(reporter, "evidence for a report"):
         found = gathering.gather(
             trained.method,
-            trained.backbone,
-            network,
-            unadapted,
+            sight,
             source=trained.source,
             target=trained.target,
-            logits=logits,
-            preprocessing=trained.preprocessing,
             repeat={
                 "data": None if machine.data is None else str(machine.data),
                 "unlabelled": trained.target.labels is None,
@@ -157,13 +164,14 @@ def _leave_evidence(
         evidence.save(folder / evidence.NAME, found)
 
 
-def _judged(
-    look: Callable[[], outputs.Outputs], chosen: Settings, reporter: Reporter
+def _judge(
+    trained: Trained, sight: outputs.Sight, chosen: Settings, reporter: Reporter, folder: Path
 ) -> dict[str, Any]:
     """What the result tells beside its accuracy, without the target's labels."""
-    told: dict[str, Any] = {"estimated_accuracy": None}
+    told: dict[str, Any] = {}
     with _no_less_without(reporter, "outputs to judge it by"):
-        told |= estimation.judge(look(), holdout=chosen.holdout)
+        found = trained.subjects.keep(folder, sight)
+        told |= estimation.judge(found, holdout=chosen.holdout)
     return told
 
 

@@ -1,31 +1,24 @@
-"""Gather a run's evidence when its training is over: a few passes that change nothing."""
+"""Gather a run's evidence, from what is seen when its training is over."""
 
 import hashlib
 import io
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
-from dial.backbones import Backbone
 from dial.data.domain import ImageFiles
-from dial.data.evaluation import EvaluationBatches
 from dial.data.folders import display
 from dial.data.prepare import PreparedDomain
-from dial.data.transforms import Preprocessing
 from dial.embedding import embed, separation
 from dial.evidence import Cloud, Evidence, Gallery, View
 from dial.methods import Method
-from dial.observation import Observation, observe
+from dial.observation import SAMPLE, Observation
+from dial.outputs import Sight
 from dial.shift import Distance, distance
 
-SAMPLE = 500
-"""Images of a domain that distances are taken over."""
 POINTS = 150
 """Images of a domain in a picture of points: t-SNE takes its time."""
 GALLERY = 36
@@ -38,31 +31,16 @@ Rows = npt.NDArray[np.int64]
 
 def gather(
     method: Method,
-    backbone: Backbone,
-    predictor: nn.Module,
-    unadapted: nn.Module | None,
+    sight: Sight,
     *,
     source: PreparedDomain,
     target: PreparedDomain,
-    logits: Tensor,
-    preprocessing: Preprocessing,
     repeat: dict[str, Any],
 ) -> Evidence:
-    """All that the report of a run shows; networks are looked at in eval mode, and not changed.
-
-    Source images go through the network without adaptation, where there is one: that is where
-    a method with DA-layers sends them. `logits` are the predictor's, of all target images.
-    """
+    """All that the report of a run shows."""
     assert source.labels is not None  # noqa: S101 - a source has them
-    some = partial(EvaluationBatches, preprocessing=preprocessing, by_content=True, most=SAMPLE)
-    look = partial(observe, classifier=backbone.classifier)
-    of_source = look(predictor if unadapted is None else unadapted, some(source.pixels))
-    after = look(predictor, some(target.pixels))._replace(logits=logits)
-    before = None
-    if unadapted is not None:
-        before = _over_all(look, unadapted, target, preprocessing)
-    sample = target.pixels.order[:SAMPLE]
-    views = _views(of_source, [after] if before is None else [after, before], sample)
+    after, before, of_source, _ = sight
+    views = _views(of_source, [after] if before is None else [after, before], target.pixels.order)
     layers = tuple(of_source.moments)
     return Evidence(
         classes=source.labels.classes,
@@ -76,25 +54,10 @@ def gather(
         layers=layers,
         shift_before=None if before is None else _shift(of_source, before, layers),
         shift_after=_shift(of_source, after, layers),
-        sampled=(len(of_source.features), len(after.features)),
+        sampled=(min(SAMPLE, len(of_source.logits)), min(SAMPLE, len(after.logits))),
         gallery=_gallery(target, views),
         repeat=repeat,
     )
-
-
-def _over_all(
-    look: Callable[..., Observation],
-    network: nn.Module,
-    target: PreparedDomain,
-    preprocessing: Preprocessing,
-) -> Observation:
-    """Logits of all images in one pass with what is kept of the sample, in the sample's order."""
-    sample = target.pixels.order[:SAMPLE]
-    closely = torch.zeros(len(target.pixels), dtype=torch.bool)
-    closely[sample] = True
-    scoring = EvaluationBatches(target.pixels, preprocessing=preprocessing)
-    found = look(network, scoring, closely=closely)
-    return found._replace(features=found.features[np.searchsorted(np.sort(sample), sample)])
 
 
 def _shift(
@@ -103,20 +66,21 @@ def _shift(
     return tuple(distance(source.moments[name], target.moments[name]) for name in layers)
 
 
-def _views(source: Observation, targets: list[Observation], sample: Rows) -> list[View]:
-    """Predictions of each, and the domains in its eyes; `sample` are the rows of the features."""
+def _views(source: Observation, targets: list[Observation], order: Rows) -> list[View]:
+    """Predictions of each, row by row, and the domains in its eyes; `order` has the rows seen."""
     features = _clouds(source.features, [target.features for target in targets])
-    outputs = _clouds(source.logits, [target.logits[sample] for target in targets])
+    outputs = _clouds(source.logits, [target.logits for target in targets])
+    by_row = np.argsort(order)
     views = []
     for target, *clouds in zip(targets, features, outputs, strict=True):
-        confidence, predicted = target.logits.softmax(1).max(1)
+        confidence, predicted = target.logits[by_row].softmax(1).max(1)
         views.append(View(predicted.numpy(), confidence.numpy(), *clouds))
     return views
 
 
 def _clouds(source: Tensor, targets: list[Tensor]) -> list[Cloud]:
     """All in one embedding, so that they can be compared; the first images stand for all."""
-    values = [cloud.numpy() for cloud in (source, *targets)]
+    values = [cloud[:SAMPLE].numpy() for cloud in (source, *targets)]
     few = [cloud[:POINTS] for cloud in values]
     points = np.split(embed(np.concatenate(few)), np.cumsum([len(cloud) for cloud in few])[:-1])
     return [

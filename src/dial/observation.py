@@ -1,5 +1,6 @@
 """What happens inside a plain network while it sees a domain: logits, features, statistics."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,58 +15,62 @@ from dial.calibration import to_network
 from dial.pooling import MomentPool
 from dial.shift import Moments
 
+SAMPLE = 500
+"""Images of a domain that moments are taken over, unless told otherwise."""
 _POSITIONS = 64
 
 
 class Observation(NamedTuple):
-    """Of the images that were looked at closely: features `(M, D)`, and each layer's moments."""
+    """What a network made of some images."""
 
     logits: Tensor
-    """`(N, K)`, of all images."""
+    """`(N, K)`, of all."""
     features: Tensor
+    """`(M, D)`, of the first ones."""
     moments: dict[str, Moments]
     """By the names of the normalisation layers, of what reaches them (at about 64 positions of
-    an image)."""
+    an image), over the first images."""
 
 
 @torch.no_grad()
 def observe(
-    network: nn.Module, batches: Iterable[Tensor], *, classifier: str, closely: Tensor | None = None
+    network: nn.Module,
+    batches: Iterable[Tensor],
+    *,
+    classifier: str,
+    kept: int = sys.maxsize,
+    measured: int = SAMPLE,
 ) -> Observation:
-    """Send images through a network in eval mode; nothing of it changes.
+    """Send images through a network in eval mode; nothing of it changes but its mode.
 
     Args:
-        network: one without DA-layers, such as a method's predictor.
+        network: one without DA-layers, such as a method's predictor, if it is measured.
         batches: of images.
         classifier: the name of the layer whose input are the features.
-        closely: `(N,)` booleans, of which images to keep more than logits; of all by default.
+        kept: how many images, at most, features are kept of.
+        measured: how many images, at most, moments are taken over.
     """
     network.eval()
-    logits, kept, seen = [], [], 0
-    with (
-        hidden_features(network, classifier) as features,
-        _pooling(network) as (pools, looking),
-    ):
+    logits, features, seen = [], [], 0
+    with hidden_features(network, classifier) as found, _pooling(network) as (pools, left):
         for images in batches:
-            every = torch.ones(len(images), dtype=torch.bool)
-            looking[:] = [every if closely is None else closely[seen : seen + len(images)]]
-            seen += len(images)
+            left[:] = [max(0, measured - seen)]
             logits.append(network(to_network(images, network)).float().cpu())
-            kept.append(features.pop().float().cpu()[looking[0]])
+            features.append(found.pop()[: max(0, kept - seen)].float().cpu())
+            seen += len(images)
     moments = {name: Moments(*pool.result()) for name, pool in pools.items() if pool.count}
-    return Observation(torch.cat(logits), torch.cat(kept), moments)
+    return Observation(torch.cat(logits), torch.cat(features), moments)
 
 
 @contextmanager
-def _pooling(network: nn.Module) -> Iterator[tuple[dict[str, MomentPool], list[Tensor]]]:
-    """Pools of what reaches the normalisation layers, and a list to say which rows count."""
+def _pooling(network: nn.Module) -> Iterator[tuple[dict[str, MomentPool], list[int]]]:
+    """Pools of what reaches the normalisation layers, and how many rows still go into them."""
     norms = {n: m for n, m in network.named_modules() if isinstance(m, _BatchNorm)}
     pools = {name: MomentPool() for name in norms}
-    looking: list[Tensor] = []
+    left: list[int] = []
 
     def take_in(_: nn.Module, inputs: tuple[Tensor, ...], *, pool: MomentPool) -> None:
-        x, (rows,) = inputs[0], looking
-        x = x if bool(rows.all()) else x[rows.to(x.device)]
+        x = inputs[0][: left[0]]
         if x.dim() > 2:  # noqa: PLR2004 - some positions of each image tell as much as all
             places = x.flatten(2)
             x = places[:, :, :: places.shape[2] // _POSITIONS | 1]
@@ -76,7 +81,7 @@ def _pooling(network: nn.Module) -> Iterator[tuple[dict[str, MomentPool], list[T
         for name, norm in norms.items()
     ]
     try:
-        yield pools, looking
+        yield pools, left
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,23 +1,22 @@
 """What a finished predictor makes of both domains, kept beside a run to judge it without labels."""
 
-from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dial import tensorfiles
-from dial.backbones import hidden_features
-from dial.calibration import to_network
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import PreparedDomain
 from dial.data.transforms import Preprocessing
 from dial.domains import DomainSpecific, use_domain
+from dial.observation import SAMPLE, Observation, observe
 
 NAME = "outputs.safetensors"
 VERSION = 1
@@ -54,6 +53,18 @@ class Outputs:
     comparison when training is over; it is not kept, for it would double the file."""
 
 
+class Sight(NamedTuple):
+    """All that is seen when training is over, in the order of the images' content."""
+
+    target: Observation
+    """Logits of all images, features of up to 2,000."""
+    unadapted: Observation | None
+    """The same through the predictor without adaptation, where there is one."""
+    training: Observation
+    """Up to 1,000 images of the source."""
+    held_out: Observation | None
+
+
 @dataclass(frozen=True)
 class Subjects:
     """What is looked at, and how it reaches a network: both domains, and what was held out."""
@@ -65,20 +76,24 @@ class Subjects:
     classifier: str
     """The name of the layer whose input are the features."""
 
-    def keep(self, folder: Path, predictor: nn.Module, unadapted: nn.Module | None) -> Outputs:
-        """Send images through plain networks in eval mode, and put the outputs beside the run.
+    def look(self, predictor: nn.Module, unadapted: nn.Module | None) -> Sight:
+        """Send images through plain networks in eval mode, each image once through each network.
 
-        The networks are not changed. Source images go through the one without adaptation, where
-        there is one: that is where a method with DA-layers sends them.
+        Source images go through the one without adaptation, where there is one: that is where a
+        method with DA-layers sends them.
         """
-        held_out, target = self.held_out, self._target()
         of_source = predictor if unadapted is None else unadapted
-        found = Outputs(
-            target=self._look(predictor, target, most=TARGET),
-            training=self._look(of_source, self.source, most=SOURCE),
-            held_out=None if held_out is None else self._look(of_source, held_out),
-            unadapted=None if unadapted is None else self._look(unadapted, target, most=TARGET),
+        held_out, target = self.held_out, self.target
+        return Sight(
+            target=self._observe(predictor, target),
+            unadapted=None if unadapted is None else self._observe(unadapted, target),
+            training=self._observe(of_source, self.source, most=SOURCE),
+            held_out=None if held_out is None else self._observe(of_source, held_out, measured=0),
         )
+
+    def keep(self, folder: Path, sight: Sight) -> Outputs:
+        """Put the outputs beside the run."""
+        found = self._outputs(sight)
         assert self.source.labels is not None  # noqa: S101 - a source has them
         about = {"classes": self.source.labels.classes, "images": "in the order of their content"}
         save(folder / NAME, found, about=about)
@@ -87,36 +102,45 @@ class Subjects:
     def midway(self, network: nn.Module) -> Outputs:
         """The same of a network that is still trained, with its running statistics."""
         aligned = any(isinstance(module, DomainSpecific) for module in network.modules())
-        held_out = self.held_out
+        look, held_out = partial(self._observe, network, measured=0), self.held_out
         with use_domain(network, "source") if aligned else nullcontext():
-            training = self._look(network, self.source, most=SOURCE)
-            held = None if held_out is None else self._look(network, held_out)
-        target = self._look(network, self._target(), most=TARGET)
-        return Outputs(target=target, training=training, held_out=held)
+            training = look(self.source, most=SOURCE)
+            held = None if held_out is None else look(held_out)
+        target = look(self.target, most=TARGET)
+        return self._outputs(Sight(target, None, training, held))
 
-    def _target(self) -> PreparedDomain:
-        """The target without its labels."""
-        return replace(self.target, labels=None)
-
-    def _look(self, network: nn.Module, domain: PreparedDomain, *, most: int | None = None) -> Seen:
+    def _observe(
+        self,
+        network: nn.Module,
+        domain: PreparedDomain,
+        *,
+        most: int | None = None,
+        measured: int = SAMPLE,
+    ) -> Observation:
         images = EvaluationBatches(
             domain.pixels, preprocessing=self.preprocessing, by_content=True, most=most
         )
-        logits, features = run(network, images, classifier=self.classifier)
-        labels = None if domain.labels is None else domain.labels.indices[images.rows]
-        return Seen(logits.numpy(), features.numpy(), labels)
+        kept = TARGET if domain is self.target else len(images.rows)
+        return observe(network, images, classifier=self.classifier, kept=kept, measured=measured)
+
+    def _outputs(self, sight: Sight) -> Outputs:
+        """What of it is judged by; of the target, no labels."""
+        target, unadapted, training, held_out = sight
+        return Outputs(
+            target=_seen(target, None),
+            training=_seen(training, self.source),
+            held_out=None if held_out is None else _seen(held_out, self.held_out),
+            unadapted=None if unadapted is None else _seen(unadapted, None),
+        )
 
 
-@torch.no_grad()
-def run(network: nn.Module, batches: Iterable[Tensor], *, classifier: str) -> tuple[Tensor, Tensor]:
-    """Logits `(N, K)` and features `(N, D)` of images, in eval mode, on the CPU, in float32."""
-    network.eval()
-    logits, kept = [], []
-    with hidden_features(network, classifier) as features:
-        for images in batches:
-            logits.append(network(to_network(images, network)).float().cpu())
-            kept.append(features.pop().float().cpu())
-    return torch.cat(logits), torch.cat(kept)
+def _seen(observation: Observation, labelled: PreparedDomain | None) -> Seen:
+    """The images that features are kept of."""
+    features = observation.features.numpy()
+    labels = None
+    if labelled is not None and labelled.labels is not None:
+        labels = labelled.labels.indices[labelled.pixels.order[: len(features)]]
+    return Seen(observation.logits[: len(features)].numpy(), features, labels)
 
 
 def save(path: Path, outputs: Outputs, *, about: dict[str, Any]) -> None:
