@@ -1,6 +1,10 @@
 """Seeds every test; makes small images and folders; finds the real ones where there are any."""
 
 import os
+import random
+import signal
+import subprocess
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,6 +94,39 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             for index in range(11):
                 picture(kind, generator, dark=dark).save(folder / f"{index}.png")
     return root / "bright", root / "dark"
+
+
+def move_into_shuffled_folders(target: Path, into: Path) -> Path:
+    """Copy a domain's images, each into the folder of another's class."""
+    files = sorted(target.rglob("*.png"))
+    names = [path.parent.name for path in files]
+    random.Random(1).shuffle(names)
+    for path, name in zip(files, names, strict=True):
+        (into / name).mkdir(parents=True, exist_ok=True)
+        (into / name / f"{path.parent.name}-{path.name}").write_bytes(path.read_bytes())
+    return into
+
+
+def kill_again_and_again(
+    start: Callable[[], subprocess.Popen[str]], *, begun: Path, kills: int, longest: float
+) -> int:
+    """Start a process and kill it at a random moment after `begun` exists; how often it was."""
+    chance = random.Random(0)
+    for done in range(kills):
+        process = start()
+        while process.poll() is None and not begun.exists():
+            time.sleep(0.01)
+        try:
+            process.wait(timeout=chance.uniform(0.2, longest))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        else:
+            return done
+        finally:
+            if process.stderr is not None:
+                process.stderr.close()
+    return kills
 
 
 @pytest.fixture(scope="session")

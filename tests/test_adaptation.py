@@ -1,11 +1,11 @@
 """dial.adapt from end to end: files, resuming, processes, labels, watchdogs."""
 
 import json
-import random
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 import dial
 from dial import DialError, engine, evidence, gathering, methods
 
-from .conftest import CLASSES, SETTINGS
+from .conftest import CLASSES, SETTINGS, kill_again_and_again, move_into_shuffled_folders
 from .oracles import network_input
 
 
@@ -67,12 +67,7 @@ def test_shuffled_or_missing_labels_change_no_weight(
     folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:
     weights = []
-    moved = tmp_path / "moved"
-    names = [path.parent.name for path in _files(folders[1])]
-    random.Random(1).shuffle(names)
-    for path, name in zip(_files(folders[1]), names, strict=True):
-        (moved / name).mkdir(parents=True, exist_ok=True)
-        (moved / name / f"{path.parent.name}-{path.name}").write_bytes(path.read_bytes())
+    moved = move_into_shuffled_folders(folders[1], tmp_path / "moved")
     for index, target in enumerate((folders[1], moved)):
         run = dial.adapt(folders[0], target, **settings | {"out": tmp_path / f"run{index}"})
         weights.append(load_file(run.folder / "model.safetensors"))
@@ -119,24 +114,14 @@ def test_killed_at_any_moment_and_resumed_it_ends_the_same(
 ) -> None:
     settings |= {"epochs": 6}
     whole = dial.adapt(*folders, **settings | {"out": tmp_path / "whole"})
-    chance, kills = random.Random(0), 0
-    for _ in range(12):
-        process = subprocess.Popen(
-            command(folders, settings, "--resume"), stderr=subprocess.DEVNULL, env=_one_thread()
-        )
-        folder = settings["out"]
-        while process.poll() is None and not (folder / "config.json").exists():
-            time.sleep(0.01)
-        try:
-            process.wait(timeout=chance.uniform(0.2, 2.5))
-            break
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-        if kills >= 5:
-            break
-    assert kills >= 3
+    start = partial(
+        subprocess.Popen,
+        command(folders, settings, "--resume"),
+        stderr=subprocess.DEVNULL,
+        env=_one_thread(),
+    )
+    begun = settings["out"] / "config.json"
+    assert kill_again_and_again(start, begun=begun, kills=5, longest=2.5) >= 3
     run = dial.adapt(*folders, **settings, resume=True)
     assert run.history == whole.history
     ours, theirs = (load_file(r.folder / "model.safetensors") for r in (run, whole))

@@ -17,7 +17,7 @@ ORDER = [
     ["conversion", "losses"],
     ["calibration", "folding"],
     ["backbones", "data", "listing"],
-    ["datasets", "methods", "settings", "files", "console", "locking"],
+    ["datasets", "methods", "settings", "files", "tensorfiles", "console", "locking"],
     ["engine", "models", "machine", "observation", "evidence", "outputs", "repetition"],
     ["runs", "gathering", "findings", "drawing", "validators", "estimation"],
     ["plots"],

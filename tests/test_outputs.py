@@ -1,6 +1,5 @@
 """The outputs that a run keeps: whose they are, in which order, and that no target label is in."""
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from safetensors import safe_open
 import dial
 from dial import DialError, outputs
 
-from .conftest import CLASSES, SETTINGS
+from .conftest import CLASSES, SETTINGS, move_into_shuffled_folders
 from .oracles import network_input
 
 
@@ -58,12 +57,7 @@ def _same_rows(ours: np.ndarray, theirs: np.ndarray) -> None:
 def test_shuffled_or_missing_target_labels_leave_the_file_as_it_is(
     folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    moved = tmp_path / "moved"
-    names = [path.parent.name for path in _files(folders[1])]
-    random.Random(1).shuffle(names)
-    for path, name in zip(_files(folders[1]), names, strict=True):
-        (moved / name).mkdir(parents=True, exist_ok=True)
-        (moved / name / f"{path.parent.name}-{path.name}").write_bytes(path.read_bytes())
+    moved = move_into_shuffled_folders(folders[1], tmp_path / "moved")
     found = [
         dial.adapt(folders[0], target, out=tmp_path / f"run{i}", unlabelled=bare, **settings)
         for i, (target, bare) in enumerate([(folders[1], False), (moved, False), (moved, True)])

@@ -1,5 +1,6 @@
 """The command of a report makes the same settings again."""
 
+import inspect
 import json
 import shlex
 from typing import Any
@@ -68,4 +69,6 @@ def test_paths_are_quoted() -> None:
 
 
 def test_the_command_has_all_these_options() -> None:
-    assert {*repetition.COMMAND, *repetition.METHOD} <= set(cli._ADAPT_OPTIONS)
+    assert {*repetition.COMMAND, *repetition.METHOD} <= set(
+        inspect.signature(cli.adapt_command).parameters
+    )

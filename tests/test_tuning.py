@@ -2,12 +2,12 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,13 @@ import dial
 from dial import DialError, engine, gathering, outputs, tuning, validators
 from dial.trials import is_behind
 
-from .conftest import CLASSES, SETTINGS, picture
+from .conftest import (
+    CLASSES,
+    SETTINGS,
+    kill_again_and_again,
+    move_into_shuffled_folders,
+    picture,
+)
 from .test_cli import run as run_command
 
 GRID = (0.0, 0.1, 1.0)
@@ -127,22 +133,9 @@ def test_killed_at_any_moment_and_resumed_it_chooses_the_same(
     drawings: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:
     whole = dial.adapt(*drawings, **settings | {"out": tmp_path / "whole"})
-    chance, kills = random.Random(0), 0
-    while kills < 4:
-        process = start(drawings, settings)
-        assert process.stderr is not None
-        while process.poll() is None and not (settings["out"] / "trials" / "journal.log").exists():
-            time.sleep(0.01)
-        try:
-            process.wait(timeout=chance.uniform(0.3, 3.5))
-            break
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-        finally:
-            process.stderr.close()
-    assert kills >= 2
+    begun = settings["out"] / "trials" / "journal.log"
+    again = partial(start, drawings, settings)
+    assert kill_again_and_again(again, begun=begun, kills=4, longest=3.5) >= 2
     assert told(dial.adapt(*drawings, **settings, resume=True)) == told(whole)
 
 
@@ -177,12 +170,7 @@ def test_asked_to_stop_it_says_how_to_go_on(
 def test_target_labels_have_no_part_in_the_choice(
     validator: str, drawings: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    moved, files = tmp_path / "moved", sorted(drawings[1].rglob("*.png"))
-    names = [path.parent.name for path in files]
-    random.Random(1).shuffle(names)
-    for path, name in zip(files, names, strict=True):
-        (moved / name).mkdir(parents=True, exist_ok=True)
-        (moved / name / f"{path.parent.name}-{path.name}").write_bytes(path.read_bytes())
+    moved = move_into_shuffled_folders(drawings[1], tmp_path / "moved")
     settings |= {"validator": validator, "epochs": 2}
     found = []
     for number, (target, bare) in enumerate([(drawings[1], False), (moved, False), (moved, True)]):

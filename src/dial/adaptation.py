@@ -93,15 +93,9 @@ def _train(
 
 def _choose(source: Domain, preset: str | None, options: dict[str, Any]) -> Settings:
     """The settings: a preset's, with the fields and the method's settings that were given."""
-    known = {f.name for f in fields(Settings)} - {"options"}
-    given = {key: value for key, value in options.items() if key in known and value is not None}
-    own = {key: value for key, value in options.items() if key not in known and value is not None}
-    backbone = given.get("backbone")
-    if preset is None:
-        embedded = isinstance(source.images, ImageArray)
-        preset = backbone if backbone in settings.PRESETS else None
-        preset = preset or ("digits_cnn" if embedded and not backbone else "efficientnet_lite0")
-    chosen = settings.preset(preset, **given, options=own)
+    default = "digits_cnn" if isinstance(source.images, ImageArray) else settings.PHOTOGRAPHS
+    name = preset or settings.preset_for(options.get("backbone"), default=default)
+    chosen = settings.choose(name, options)
     methods.create(chosen.method, chosen.options)  # to hear of mistakes before images are read
     return chosen
 

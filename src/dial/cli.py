@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -186,55 +187,17 @@ def adapt_command(
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier on SOURCE that works on TARGET."""
+    given = {k: v for k, v in locals().items() if k not in ("no_cache", "as_json")}
     from dial.adaptation import adapt
     from dial.engine import Interrupted
 
-    given = {key: value for key, value in locals().items() if key in _ADAPT_OPTIONS}
     try:
-        run = adapt(source, target, out=out, use_cache=not no_cache, **given)
+        run = adapt(**given, use_cache=not no_cache)
     except Interrupted:
         typer.echo(f"dial: stopped; go on with the same command and --resume ({out})", err=True)
         raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps(run.result, indent=2))
-
-
-_ADAPT_OPTIONS = (
-    *(
-        "preset",
-        "method",
-        "backbone",
-        "weights",
-        "reference",
-        "entropy",
-        "warmup",
-        "sparsity",
-        "passes",
-    ),
-    *(
-        "statistics",
-        "epochs",
-        "steps",
-        "batch_size",
-        "image_size",
-        "align_logits",
-        "optimizer",
-        "lr",
-        "schedule",
-    ),
-    *(
-        "holdout",
-        "seed",
-        "device",
-        "devices",
-        "precision",
-        "resume",
-        "data",
-        "cache_dir",
-        "unlabelled",
-    ),
-    *("skip_bad", "quiet", "report", "tune", "validator"),
-)
 
 
 @app.command("predict")
@@ -359,55 +322,31 @@ def report_command(
     typer.echo(write(run, out=out, baseline=baseline))
 
 
-@list_app.command("methods")
-def list_methods(*, as_json: AsJson = False) -> None:
-    """Show the adaptation methods."""
-    from dial import methods
-
-    _list("method", methods.describe(), as_json=as_json)
-
-
-@list_app.command("backbones")
-def list_backbones(*, as_json: AsJson = False) -> None:
-    """Show the networks that can be adapted."""
-    from dial import backbones
-
-    _list("backbone", backbones.describe(), as_json=as_json)
+def _add_list(kind: str, about: str) -> None:
+    @list_app.command(kind, help=about)
+    def show(*, as_json: AsJson = False) -> None:
+        entries = import_module(f"dial.{kind}").describe()
+        rows = [{kind.removesuffix("s"): name, "about": line} for name, line in entries.items()]
+        _print_rows(rows, as_json=as_json)
 
 
-@list_app.command("references")
-def list_references(*, as_json: AsJson = False) -> None:
-    """Show the reference distributions."""
-    from dial import references
-
-    _list("reference", references.describe(), as_json=as_json)
-
-
-@list_app.command("validators")
-def list_validators(*, as_json: AsJson = False) -> None:
-    """Show the ways to judge a run without the target's labels."""
-    from dial import validators
-
-    _list("validator", validators.describe(), as_json=as_json)
-
-
-def _list(kind: str, entries: dict[str, str], *, as_json: bool) -> None:
-    from dial.listing import print_listing
-
-    rows = [{kind: name, "about": about} for name, about in entries.items()]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-    else:
-        print_listing(rows)
+_add_list("methods", "Show the adaptation methods.")
+_add_list("backbones", "Show the networks that can be adapted.")
+_add_list("references", "Show the reference distributions.")
+_add_list("validators", "Show the ways to judge a run without the target's labels.")
 
 
 @list_app.command("datasets")
 def list_datasets(*, as_json: AsJson = False) -> None:
     """Show the data sets that SOURCE and TARGET can name, with their domains."""
     from dial import datasets
+
+    _print_rows([datasets.describe(name) for name in datasets.names()], as_json=as_json)
+
+
+def _print_rows(rows: list[dict[str, str]], *, as_json: bool) -> None:
     from dial.listing import print_listing
 
-    rows = [datasets.describe(name) for name in datasets.names()]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     else:
@@ -448,7 +387,7 @@ def bench_command(
         str | None, typer.Option(help="i/n: run the i-th of n shares of the grid.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Threads that make batches.")] = 1,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     cache_dir: Annotated[
         Path | None, typer.Option(help="Folder for decoded images.", show_default=False)
     ] = None,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
+
 from dial.errors import DialError
 
 
@@ -58,3 +60,24 @@ def _call(
     fabric: Any, *, function: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     function(fabric, *args, **kwargs)
+
+
+def find_device(name: str) -> torch.device:
+    """The device for one network, by the name that `--device` takes.
+
+    Raises:
+        DialError: this machine does not have it.
+    """
+    if name == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        return found or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DialError(
+            wanted=f"a device '{name}'",
+            got=str(error).splitlines()[0],
+            fix="use --device cpu, cuda, mps or auto",
+        ) from error
+    return device

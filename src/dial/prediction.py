@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dial import files, models
 from dial.data.domain import Domain, ImageFiles, Labels
@@ -21,6 +21,7 @@ from dial.data.pixels import ArrayPixels, array_digests, resize_array
 from dial.data.reading import bad_files_error, count_bad
 from dial.datasets import open_domain
 from dial.errors import DialError
+from dial.machine import find_device
 from dial.runs import Run
 
 _BATCH = 64
@@ -94,7 +95,7 @@ class Predictions:
         size, channels = preprocessing.resize, preprocessing.channels
         array = resize_array(domain.images.pixels, resize=size, channels=channels)
         pixels = ArrayPixels(array, digests=array_digests(array))
-        names = [f"{domain.name}/{row}" for row in range(len(array))]
+        names = _names(domain)
         batches = EvaluationBatches(pixels, preprocessing=preprocessing, batch_size=_BATCH)
         for number, images in enumerate(batches):
             yield names[number * _BATCH :][: len(images)], images
@@ -124,7 +125,7 @@ def predict(
         DialError: something in `images` does not exist or holds no image.
     """
     domains = [open_domain(item, data=data, unlabelled=True) for item in images]
-    return Predictions(run.model, domains, _device(device), quiet)
+    return Predictions(run.model, domains, find_device(device), quiet)
 
 
 def evaluate(
@@ -150,7 +151,7 @@ def evaluate(
             fix="sort them into class folders, or use `dial predict`, which needs no labels",
         )
     labels = domain.labels.onto(run.model.classes)
-    predictions = Predictions(run.model, [domain], _device(device), quiet)
+    predictions = Predictions(run.model, [domain], find_device(device), quiet)
     found = {
         name: best
         for names, logits in predictions.batches()
@@ -162,11 +163,7 @@ def evaluate(
 
 
 def _score(domain: Domain, labels: Labels, found: dict[str, int], *, unreadable: int) -> Scores:
-    names = (
-        [shown(path) for path in domain.images.paths]
-        if isinstance(domain.images, ImageFiles)
-        else [f"{domain.name}/{row}" for row in range(len(domain.images))]
-    )
+    names = _names(domain)
     rows = [row for row, name in enumerate(names) if name in found]
     if not rows:
         raise DialError(
@@ -181,6 +178,13 @@ def _score(domain: Domain, labels: Labels, found: dict[str, int], *, unreadable:
         for index in np.unique(truth)
     }
     return Scores(float(right.mean()), len(rows), classes, unreadable)
+
+
+def _names(domain: Domain) -> list[str]:
+    """How each image of a domain is called in predictions."""
+    if isinstance(domain.images, ImageFiles):
+        return [shown(path) for path in domain.images.paths]
+    return [f"{domain.name}/{row}" for row in range(len(domain.images))]
 
 
 def write_csv(predictions: Predictions, file: Path | None, *, top: bool = False) -> int:
@@ -238,18 +242,3 @@ def _named(names: list[str], logits: Tensor, classes: Sequence[str]) -> Iterator
     for name, sure, best in zip(names, values.tolist(), places.tolist(), strict=True):
         ranked = tuple((classes[place], value) for place, value in zip(best, sure, strict=True))
         yield Prediction(name, *ranked[0], ranked)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = torch.accelerator.current_accelerator(check_available=True) or "cpu"  # type: ignore[assignment]
-    try:
-        device = torch.device(name)
-        nn.Parameter(torch.zeros(1, device=device))
-    except (RuntimeError, AssertionError) as error:
-        raise DialError(
-            wanted=f"a device '{name}'",
-            got=str(error).splitlines()[0],
-            fix="use --device cpu, cuda, mps or auto",
-        ) from error
-    return device

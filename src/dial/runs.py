@@ -56,17 +56,27 @@ def begin(
 ) -> Run | None:
     """Begin the run's folder, or check that it holds this run; the run itself if it is finished."""
     config = describe(chosen, domains)
-    if not any((folder / name).exists() for name in ("last.ckpt", "result.json", "trials")):
-        files.write_json(folder / "config.json", config)  # what began here came to nothing
+    if not (came_to_something(folder) or (folder / "trials").exists()):
+        files.write_json(folder / "config.json", config)
         return None
     if not resume:
-        raise DialError(
-            wanted=f"a new folder for the run, or --resume to go on with the one in {folder}",
-            got=f"{folder}, which holds a run already",
-            fix="pass --resume, or another --out",
-        )
+        raise taken(folder)
     check_same(folder, read_config(folder / "config.json"), config)
     return load(folder) if (folder / "result.json").exists() else None
+
+
+def came_to_something(folder: Path) -> bool:
+    """Whether there is anything of a run that was begun in a folder."""
+    return any((folder / name).exists() for name in ("last.ckpt", "result.json"))
+
+
+def taken(folder: Path) -> DialError:
+    """The error about a folder that is not to be gone on with, and holds a run."""
+    return DialError(
+        wanted=f"a new folder for the run, or --resume to go on with the one in {folder}",
+        got=f"{folder}, which holds a run already",
+        fix="pass --resume, or another --out",
+    )
 
 
 def describe(chosen: Settings, domains: tuple[Domain, Domain]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Every setting of a run, with its default, and presets for what is usual."""
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from dial.errors import DialError
@@ -133,6 +134,36 @@ PRESETS: dict[str, Settings] = {
         options={"entropy": 0.3, "warmup": 0.5},
     ),
 }
+
+
+PHOTOGRAPHS = "efficientnet_lite0"
+"""The preset for networks that have none of their own."""
+
+
+def preset_for(backbone: str | None, *, default: str) -> str:
+    """The preset to start from: the backbone's own, if one is asked for.
+
+    >>> preset_for(None, default="digits_cnn"), preset_for("timm:resnet18", default="digits_cnn")
+    ('digits_cnn', 'efficientnet_lite0')
+    """
+    if backbone is None:
+        return default
+    return backbone if backbone in PRESETS else PHOTOGRAPHS
+
+
+def choose(name: str, options: Mapping[str, Any]) -> Settings:
+    """A preset with options given, be they fields of `Settings` or settings of the method.
+
+    Raises:
+        DialError: no such preset.
+
+    >>> choose("digits_cnn", {"lr": 0.01, "entropy": 0.1}).options
+    {'entropy': 0.1, 'warmup': 0.5}
+    """
+    known = {f.name for f in fields(Settings)} - {"options"}
+    given = {key: value for key, value in options.items() if key in known}
+    own = {key: v for key, v in options.items() if key not in known and v is not None}
+    return preset(name, **given, options=own)
 
 
 def preset(name: str, **changes: Any) -> Settings:

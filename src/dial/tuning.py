@@ -128,13 +128,9 @@ def tune(
 
 def _refuse(folder: Path, search: Search, *, resume: bool) -> None:
     """Refuse a folder that holds a run or a search, unless it is to be gone on with."""
-    run = any((folder / name).exists() for name in ("last.ckpt", "result.json"))
+    run = runs.came_to_something(folder)
     if not resume and (run or (folder / "trials").exists()):
-        raise DialError(
-            wanted=f"a new folder for the run, or --resume to go on with the one in {folder}",
-            got=f"{folder}, which holds a run already",
-            fix="pass --resume, or another --out",
-        )
+        raise runs.taken(folder)
     if run and not (folder / "trials" / "search.json").exists():
         raise DialError(
             wanted=f"a search for {search.field} in {folder}",

@@ -59,10 +59,10 @@ def test_spaces_and_other_alphabets(make_folder: MakeFolder) -> None:
 
 def test_names_that_are_not_utf8_can_be_printed(tmp_path: Path, make_image: MakeImage) -> None:
     image = make_image(tmp_path / "a.png")
-    folder = os.fsencode(tmp_path) + b"/root/m\xfcg"
+    folder = os.fsencode(tmp_path) + b"/domain/m\xfcg"
     os.makedirs(folder)
     os.rename(os.fsencode(image), folder + b"/\xfc.png")
-    domain = read_folder(tmp_path / "root")
+    domain = read_folder(tmp_path / "domain")
     assert domain.labels is not None
     assert domain.labels.classes[0].encode() == "m\ufffdg".encode()
 

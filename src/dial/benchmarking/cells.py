@@ -10,6 +10,7 @@ from typing import Any
 from dial import settings
 from dial.benchmarking.grids import Benchmark, Row, Task
 from dial.errors import DialError
+from dial.runs import came_to_something
 from dial.settings import Settings
 
 PER_CELL = ("method", "options", "seed")
@@ -56,9 +57,7 @@ class Cell:
 
     def settings(self) -> Settings:
         """The settings that `dial.adapt` makes of these."""
-        options = self.options()
-        fields = {k: options.pop(k) for k in list(options) if k in Settings.__dataclass_fields__}
-        return settings.preset(self.preset, **fields, options=options)
+        return settings.choose(self.preset, self.options())
 
 
 def plan(
@@ -73,11 +72,8 @@ def plan(
 ) -> list[Cell]:
     """Every cell, seed by seed, so that a whole table of one seed is there first."""
     chosen = {key: value for key, value in given.items() if value is not None}
-    backbone = chosen.get("backbone")
-    if preset is None and backbone is not None:
-        preset = backbone if backbone in settings.PRESETS else "efficientnet_lite0"
-    preset = preset or benchmark.preset
-    settings.preset(preset, **chosen)  # to hear of mistakes before anything runs
+    preset = preset or settings.preset_for(chosen.get("backbone"), default=benchmark.preset)
+    settings.choose(preset, chosen)  # to hear of mistakes before anything runs
     return [
         Cell(task, row, seed, out / "runs" / task.key / row.name / f"seed-{seed}", preset, chosen)
         for seed in seeds
@@ -131,8 +127,8 @@ def check_settings(cells: Sequence[Cell], out: Path) -> None:
         return
     ours = {cell.folder: cell for cell in cells}
     for path in sorted((out / "runs").glob("*/*/seed-*/config.json")):
-        if not any((path.parent / name).exists() for name in ("last.ckpt", "result.json")):
-            continue  # it came to nothing, and begins anew
+        if not came_to_something(path.parent):
+            continue  # it begins anew
         before = _known(json.loads(path.read_text())["settings"])
         cell = ours.get(path.parent, cells[0])
         changed = [
