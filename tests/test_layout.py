@@ -10,7 +10,7 @@ import dial
 SOURCE = Path(dial.__file__).parent
 # From the bottom up: a module imports only from its own line and those above it here.
 ORDER = [
-    ["errors", "torchvision_guard"],
+    ["errors", "torchvision_guard", "allocation"],
     ["registry", "kernels", "selection", "pooling", "synchronisation", "shift", "embedding"],
     ["references", "domains"],
     ["layers"],

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from dial import allocation
 from dial.errors import DialError
 
 
@@ -59,7 +60,8 @@ def launch(function: Callable[..., None], *args: Any, machine: Machine, **kwargs
 def _call(
     fabric: Any, *, function: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    function(fabric, *args, **kwargs)
+    with allocation.kept():
+        function(fabric, *args, **kwargs)
 
 
 def find_device(name: str) -> torch.device:
