@@ -81,6 +81,18 @@ def test_nothing_and_everything_right() -> None:
     assert estimation.estimate(wrong, target) == 0.0
 
 
+def test_few_errors_make_the_estimate_a_bound() -> None:
+    held_out, labels = seen(60, noise=0.0, seed=0)
+    target, _ = seen(40, noise=1.0, seed=1)
+    for wrong in (0, 9, 10):
+        guessed = np.where(np.arange(60) < wrong, (labels + 1) % 3, labels)
+        known = Seen(held_out.logits, held_out.features, guessed)
+        told = estimation.judge(Outputs(target=target, training=known, held_out=known), holdout=0.1)
+        doubt = f"it rests on the {wrong} of 60 held-out images that are predicted wrong"
+        assert told.get("estimate_doubt", "").startswith(doubt) == (wrong < 10)
+        assert 0 <= told["estimated_accuracy"] <= 1
+
+
 def test_a_warning_where_adaptation_hurts() -> None:
     training = with_labels(seen(50, noise=1.0, seed=0))
     sure, _ = seen(50, noise=0.1, seed=1, scale=5)

@@ -22,6 +22,7 @@ from dial.data.holdout import LEAST
 from dial.outputs import Outputs, Seen
 from dial.validators._probabilities import Doubles, entropy, log_softmax, softmax
 
+_WRONG = 10  # wrong predictions that a threshold needs, to be more than a guess
 _TEMPERATURES = np.geomspace(0.05, 20, 241)
 
 
@@ -35,6 +36,7 @@ def judge(outputs: Outputs, *, holdout: float) -> dict[str, Any]:
     told: dict[str, Any] = {"estimated_accuracy": None, "warnings": [*_got_worse(outputs)]}
     if outputs.held_out is not None:
         told["estimated_accuracy"] = estimate(outputs.held_out, outputs.target)
+        told |= _doubt(outputs.held_out)
     elif holdout:
         told["no_estimate"] = f"the source is too small to hold {LEAST} images out of training"
     else:
@@ -52,6 +54,18 @@ def estimate(held_out: Seen, target: Seen) -> float:
         return 0.0
     threshold = np.sort(known)[len(known) - right]  # so many images are at or above it
     return float(np.mean(asked >= threshold))
+
+
+def _doubt(held_out: Seen) -> dict[str, str]:
+    """What speaks against the estimate: a threshold that rests on a handful of images."""
+    assert held_out.labels is not None  # noqa: S101 - they are the source's
+    wrong, count = int((held_out.logits.argmax(1) != held_out.labels).sum()), len(held_out.labels)
+    if wrong >= _WRONG:
+        return {}
+    return {
+        "estimate_doubt": f"it rests on the {wrong} of {count} held-out images that are predicted "
+        "wrong, too few to tell what confidence an error has: take it for an upper bound"
+    }
 
 
 def find_temperature(logits: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> float:

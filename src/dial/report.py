@@ -62,6 +62,7 @@ def render(found: Evidence, *, config: Context, result: Context, history: list[C
         "trials": result.get("trials", []),
         "judged": {
             "estimate": result.get("estimated_accuracy"),
+            "doubt": result.get("estimate_doubt"),
             "missing": result.get("no_estimate"),
             "warnings": result.get("warnings", []),
         },
