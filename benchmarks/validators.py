@@ -5,8 +5,9 @@
 makes the runs that are missing, `OUT/<task>/entropy-<value>/` over the grid of `--entropy auto`,
 scores each by every validator without the target's labels, and writes `OUT/validators.md`: for
 each task the scores beside the true accuracy; for each validator how well it ranks the runs
-(Spearman) and how many points its choice loses against the best run; and the error of the
-label-free estimate. DATA holds `office31`; digits need no data:
+(Spearman) and how many points its choice loses against the best run, among all and among those
+that keep the source, as `--entropy auto` chooses; and the error of the label-free estimate.
+DATA holds `office31`; digits need no data:
 
     python -m benchmarks.validators --out runs/validators --tasks mnist-optdigits,optdigits-mnist
 
@@ -18,7 +19,7 @@ import argparse
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ class Measured:
     scores: dict[str, float | None]
     estimate: float | None
     accuracy: float
+    sound: bool = True
+    """Whether it keeps the source, in comparison with the others."""
 
 
 def measure(folder: Path, value: float) -> Measured:
@@ -61,6 +64,13 @@ def measure(folder: Path, value: float) -> Measured:
     return Measured(value, scores, estimate, result["target_accuracy"])
 
 
+def with_soundness(runs: Sequence[Measured], home: Path) -> list[Measured]:
+    """The same, told which keep the source."""
+    seen = [outputs.load(home / f"entropy-{run.value:g}") for run in runs]
+    pairs = zip(runs, validators.keep_the_source(seen), strict=True)
+    return [replace(run, sound=sound) for run, sound in pairs]
+
+
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     """The correlation of ranks, equal values sharing theirs; NaN where all are equal."""
     ranks = [_ranks(np.asarray(values, dtype=float)) for values in (first, second)]
@@ -74,9 +84,18 @@ def _ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
 
 
 def points_lost(runs: Sequence[Measured], name: str) -> float:
-    """Between the best run and the one a validator chooses; of equal ones the first."""
+    """Between the best run and the one that `--entropy auto` chooses; of equal ones the first."""
+    return _lost([run for run in runs if run.sound], name, best=max(r.accuracy for r in runs))
+
+
+def points_lost_among_all(runs: Sequence[Measured], name: str) -> float:
+    """The same if a validator were to choose alone."""
+    return _lost(runs, name, best=max(run.accuracy for run in runs))
+
+
+def _lost(runs: Sequence[Measured], name: str, *, best: float) -> float:
     chosen = max(runs, key=lambda run: (run.scores[name], -run.value))
-    return 100 * (max(run.accuracy for run in runs) - chosen.accuracy)
+    return 100 * (best - chosen.accuracy)
 
 
 def write_page(measured: dict[str, list[Measured]]) -> str:
@@ -84,17 +103,23 @@ def write_page(measured: dict[str, list[Measured]]) -> str:
     names = list(validators.names())
     lines = ["# Validators, measured", ""]
     for task, runs in measured.items():
-        lines += [f"## {task}", "", _row(["entropy", *names, "estimate", "true accuracy"])]
-        lines.append(_row(["---"] * (len(names) + 3)))
+        heads = ["entropy", *names, "keeps the source", "estimate", "true accuracy"]
+        lines += [f"## {task}", "", _row(heads), _row(["---"] * len(heads))]
         for run in runs:
             scores = [_number(run.scores[name]) for name in names]
             shares = [_number(run.estimate, 3), _number(run.accuracy, 3)]
-            lines.append(_row([f"{run.value:g}", *scores, *shares]))
+            sound = "yes" if run.sound else "no"
+            lines.append(_row([f"{run.value:g}", *scores, sound, *shares]))
         lines.append("")
     lines += ["## Rank correlation with the true accuracy (Spearman)", ""]
     lines += _by_validator(measured, lambda runs, name: spearman(*_pairs(runs, name)), digits=2)
-    lines += ["## Points of accuracy lost against the best run", ""]
+    lines += ["## Points of accuracy lost against the best run, choosing as `--entropy auto`", ""]
     lines += _by_validator(measured, points_lost, digits=1)
+    lines += [
+        "## Points of accuracy lost if no run is set aside",
+        "",
+    ]
+    lines += _by_validator(measured, points_lost_among_all, digits=1)
     lines += ["## Error of the estimated accuracy, in points (estimate less truth)", ""]
     lines += [_row(["task", *(f"entropy {value:g}" for value in GRID)])]
     lines += [_row(["---"] * (len(GRID) + 1))]
@@ -152,6 +177,7 @@ def main() -> None:
             given = settings | own | {"entropy": value}
             dial.adapt(source, target, out=folder, resume=True, **given)
             measured[task].append(measure(folder, value))
+            measured[task] = with_soundness(measured[task], arguments.out / task)
             page = write_page(measured)  # of what there is, should the rest take long
             (arguments.out / "validators.md").write_text(page, encoding="utf-8")
     print(write_page(measured))

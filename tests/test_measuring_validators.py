@@ -1,11 +1,19 @@
 """The script that measures validators: its figures, and its page."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.validators import Measured, measure, points_lost, spearman, write_page
+from benchmarks.validators import (
+    Measured,
+    measure,
+    points_lost,
+    points_lost_among_all,
+    spearman,
+    write_page,
+)
 
 import dial
 from dial import validators
@@ -30,6 +38,9 @@ def test_points_lost_and_the_page() -> None:
     assert points_lost([run(0.0, 1.0, 0.7), run(1.0, 1.0, 0.9)], "source_accuracy") == (
         pytest.approx(20)
     )
+    lost = [replace(each, sound=each.value < 1) for each in runs]
+    assert points_lost(lost, "source_accuracy") == pytest.approx(0)
+    assert points_lost_among_all(lost, "source_accuracy") == pytest.approx(10)
     page = write_page({"a-b": runs, "c-d": [run(0.0, None, 0.5)]})
     assert "| source_accuracy | 10.0 | - | 10.0 |" in page
     assert "| source_accuracy | 0.50 | - | 0.50 |" in page

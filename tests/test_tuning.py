@@ -122,7 +122,7 @@ def test_the_chosen_trial_is_the_run_as_if_its_value_had_been_given(
     for again in (settings, settings | value):
         with pytest.raises(DialError, match="which holds a run already; fix: pass --resume"):
             dial.adapt(*drawings, **again)
-    with pytest.raises(DialError, match="validator was 'deep_embedded_validation', is 'source"):
+    with pytest.raises(DialError, match="validator was 'information_maximisation', is 'source"):
         dial.adapt(*drawings, **settings, validator="source_accuracy", resume=True)
     with pytest.raises(DialError, match="got a run whose settings were given"):
         dial.adapt(*drawings, **settings | {"out": tmp_path / "direct"}, resume=True)

@@ -66,7 +66,7 @@ def adapt(
     domains = open_pair(source, target, data=machine.data, unlabelled=unlabelled)
     chosen = _choose(domains[0], preset, options)
     train = partial(_train, domains=domains, machine=machine)
-    search = tuning.plan(chosen, source=domains[0], tune=tune, validator=validator)
+    search = tuning.plan(chosen, tune=tune, validator=validator)
     if search is None:
         return train(chosen, folder, resume=resume)
     alone, quiet = machine.devices == 1, machine.quiet

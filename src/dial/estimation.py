@@ -83,7 +83,7 @@ def _got_worse(outputs: Outputs) -> list[str]:
     """A sentence if the predictor scores below the one without adaptation on the validator."""
     if outputs.unadapted is None:
         return []
-    name = validators.default(held_out=outputs.held_out is not None)
+    name = validators.DEFAULT
     after = validators.score(name, outputs)
     before = validators.score(name, replace(outputs, target=outputs.unadapted))
     if after >= before:

@@ -179,25 +179,40 @@ class Trials:
         return judge
 
     def best(self) -> float:
-        """The value with the best score; of equal ones the smallest."""
+        """Of trials that keep the source, the value with the best score; of equal ones the least.
+
+        Raises:
+            DialError: no trial came to an end.
+        """
+        return self._choose(self._sound())
+
+    def _sound(self) -> dict[float, bool]:
+        """Of each value whose trial came to its end, whether it keeps the source."""
         finished = [t for t in self._dealt() if t.state == TrialState.COMPLETE]
-        if not finished:
+        values = [float(t.params[self.search.field]) for t in finished]
+        seen = [outputs.load(self.home / self.search.name(value)) for value in values]
+        return dict(zip(values, validators.keep_the_source(seen), strict=True))
+
+    def _choose(self, sound: dict[float, bool]) -> float:
+        if not sound:
             errors = [t.user_attrs.get("error", "") for t in self._dealt()]
             raise DialError(
                 wanted=f"a value of {self.search.field} with which training ends well",
                 got=f"none of {', '.join(f'{v:g}' for v in self.search.grid)} ({errors[0]})",
                 fix="try a lower --lr, in another --out",
             )
-        found = max(finished, key=lambda t: (t.value, -t.params[self.search.field]))
-        return float(found.params[self.search.field])
+        scores = {t.params[self.search.field]: t.value for t in self._dealt()}
+        return max((value for value in sound if sound[value]), key=lambda v: (scores[v], -v))
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each trial, by the values of the field; nothing here knows a target's label."""
-        best = self.best()
-        rows = []
+        sound = self._sound()
+        best, rows = self._choose(sound), []
         for t in sorted(self._dealt(), key=lambda t: t.params[self.search.field]):
             value, epochs = t.params[self.search.field], sorted(t.intermediate_values)
             score, outcome = t.value, "chosen" if value == best else "finished"
+            if not sound.get(value, True):
+                outcome = "worse on the source"
             if t.state == TrialState.PRUNED:
                 score, outcome = t.intermediate_values[epochs[-1]], f"stopped at epoch {epochs[-1]}"
             elif t.state == TrialState.FAIL:

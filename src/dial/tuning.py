@@ -27,9 +27,7 @@ AUTO = "auto"
 _WAIT = 0.5  # seconds, while other processes are at the last trials
 
 
-def plan(
-    chosen: Settings, *, source: Domain, tune: str | None, validator: str | None
-) -> Search | None:
+def plan(chosen: Settings, *, tune: str | None, validator: str | None) -> Search | None:
     """The search that was asked for: by a field's name, or by `auto` as the value of one.
 
     Raises:
@@ -55,7 +53,7 @@ def plan(
             got=", ".join(asked),
             fix="tune one of those, and give the others a value",
         )
-    name = validator or validators.default(held_out=_held(source, chosen) >= holdout.LEAST)
+    name = validator or validators.DEFAULT
     validators.needs_held_out(name)  # to hear of a name that is none
     base = replace(chosen, options=chosen.options | {asked[0]: AUTO})
     return Search(asked[0], name, base, GRID)

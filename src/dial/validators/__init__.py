@@ -7,20 +7,21 @@ from typing import Any
 from dial import registry
 from dial.errors import DialError
 from dial.outputs import Outputs
+from dial.validators._soundness import keep_the_source
 
 __all__ = [
     "DEFAULT",
     "NoScoreError",
     "check",
-    "default",
     "describe",
+    "keep_the_source",
     "names",
     "needs_held_out",
     "score",
 ]
 
-DEFAULT, WITHOUT_SOURCE = "deep_embedded_validation", "information_maximisation"
-"""What `--entropy auto` chooses by, and what where no part of the source is held out."""
+DEFAULT = "information_maximisation"
+"""What `--entropy auto` chooses by, among the runs that `keep_the_source`."""
 
 
 class NoScoreError(DialError):
@@ -34,15 +35,6 @@ def names() -> tuple[str, ...]:
     True
     """
     return registry.names(sys.modules[__name__])
-
-
-def default(*, held_out: bool) -> str:
-    """What to judge by, with source images that were not trained on or without.
-
-    >>> default(held_out=False)
-    'information_maximisation'
-    """
-    return DEFAULT if held_out else WITHOUT_SOURCE
 
 
 def describe() -> dict[str, str]:
