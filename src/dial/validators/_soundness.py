@@ -21,7 +21,7 @@ def keep_the_source(runs: Sequence[Outputs]) -> list[bool]:
         runs: of the same source, with the same images held out.
     """
     held = [run.held_out for run in runs if run.held_out is not None]
-    if len(held) < len(runs):
+    if not held or len(held) < len(runs):
         return [True] * len(runs)
     right = np.array([seen.logits.argmax(1) == seen.labels for seen in held])
     best = right[right.sum(1).argmax()]
