@@ -99,8 +99,13 @@ def test_the_chosen_trial_is_the_run_as_if_its_value_had_been_given(
     rows = run.result["trials"]
     assert [row["entropy"] for row in rows] == list(GRID)
     kept = [row for row in rows if row["outcome"] != "worse on the source"]
-    assert max(kept, key=lambda row: row["score"])["entropy"] == chosen["entropy"]
-    right = {row["entropy"]: _right_of_source(run, row["entropy"]) for row in rows}
+    best = max(kept, key=lambda row: row["score"])
+    assert best["entropy"] == chosen["entropy"]
+    right = {
+        row["entropy"]: _right_of_source(run, row["entropy"])
+        for row in rows
+        if "stopped" not in row["outcome"]
+    }
     assert all(
         right[row["entropy"]] < max(right.values()) - 1 for row in rows if row not in kept
     )  # one image alone tells nothing
@@ -209,7 +214,7 @@ def test_a_trial_that_falls_behind_is_stopped(
     (stopped,) = [row for row in run.result["trials"] if row["outcome"].startswith("stopped")]
     assert not (run.folder / "trials" / f"entropy-{stopped['entropy']:g}" / "result.json").exists()
     one = dial.adapt(*drawings, **settings | {"out": settings["out"].parent / "one", "epochs": 1})
-    assert {row["outcome"] for row in one.result["trials"]} == {"chosen", "finished"}
+    assert not any("stopped" in row["outcome"] for row in one.result["trials"])
 
 
 def test_a_trial_that_diverges_is_left_out(
