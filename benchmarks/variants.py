@@ -22,9 +22,10 @@ TASKS = {
 BASE: dict[str, Any] = {"backbone": "efficientnet_lite0", "image_size": 128, "steps": 200}
 BASE |= {"method": "dial", "lr": 3e-3, "entropy": 0.2, "holdout": 0.0, "seed": 0}
 EARLY = ("conv_stem", "bn1", "blocks.0", "blocks.1", "blocks.2")
+SOURCE: dict[str, Any] = {"method": "source_only", "entropy": None}
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "source only, frozen statistics": {"method": "source_only", "entropy": None},
+    "source only, frozen statistics": SOURCE,
     "base": {},
     "lr 1e-2": {"lr": 1e-2},
     "lr 1e-3": {"lr": 1e-3},
@@ -40,6 +41,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cosine": {"schedule": "cosine"},
     "head at the same rate": {"new_rate": 1.0},
     "400 steps": {"steps": 400},
+    "frozen, lr 1e-3, head 30x": {"frozen": EARLY, "lr": 1e-3, "new_rate": 30.0},
+    "frozen, lr 3e-4, head 100x": {"frozen": EARLY, "lr": 3e-4, "new_rate": 100.0},
+    "source only, lr 3e-4, head 100x": SOURCE | {"lr": 3e-4, "new_rate": 100.0},
 }
 
 
