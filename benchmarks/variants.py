@@ -74,6 +74,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "schedule": "cosine",
         "entropy": 0.4,
     },
+    "frozen, anchor 0.1, 16+32": {
+        "frozen": EARLY,
+        "reference": "anchored:0.1",
+        "batch_size": "16+32",
+    },
+    "frozen, anchor 0.05, 16+32": {
+        "frozen": EARLY,
+        "reference": "anchored:0.05",
+        "batch_size": "16+32",
+    },
     "frozen, no DA-layer on the logits": {"frozen": EARLY, "align_logits": False},
     "frozen, lr 1e-3, head 30x": {"frozen": EARLY, "lr": 1e-3, "new_rate": 30.0},
     "frozen, lr 3e-4, head 100x": {"frozen": EARLY, "lr": 3e-4, "new_rate": 100.0},

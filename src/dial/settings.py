@@ -116,13 +116,13 @@ PRESETS: dict[str, Settings] = {
         milestones=(1 / 3, 2 / 3),
     ),
     "efficientnet_lite0": Settings(
-        backbone="efficientnet_lite0", epochs=10, lr=3e-3, image_size=160
+        backbone="efficientnet_lite0", epochs=10, lr=3e-3, batch_size="24+24", image_size=160
     ),
     "efficientnet_lite1": Settings(
-        backbone="efficientnet_lite1", epochs=10, lr=3e-3, image_size=160
+        backbone="efficientnet_lite1", epochs=10, lr=3e-3, batch_size="24+24", image_size=160
     ),
     "efficientnet_lite2": Settings(
-        backbone="efficientnet_lite2", epochs=10, lr=3e-3, image_size=160
+        backbone="efficientnet_lite2", epochs=10, lr=3e-3, batch_size="24+24", image_size=160
     ),
     "digits_cnn": Settings(
         backbone="digits_cnn",

@@ -34,7 +34,7 @@ class Dial(Method):
     """
 
     reference: str | Reference = "auto"
-    """Reference distribution; 'auto' is anchored for pretrained networks and normal for others."""
+    """Reference distribution; 'auto' is anchored:0.1 for pretrained networks, normal for others."""
     entropy: float = 0.2
     """Weight of the target's entropy."""
     warmup: float = 0.0
@@ -57,7 +57,7 @@ class Dial(Method):
     def reference_for(self, backbone: Backbone) -> str | Reference:
         """The reference that 'auto' stands for."""
         if self.reference == "auto":
-            return "anchored" if backbone.pretrained else "normal"
+            return "anchored:0.1" if backbone.pretrained else "normal"
         return self.reference
 
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
