@@ -47,3 +47,13 @@ def test_the_file_of_another_size_is_refused() -> None:
     other = _efficientnet_lite._installed(1)
     with pytest.raises(dial.DialError, match=r"in efficientnet-lite1-\w+.pth the 29\d tensors"):
         dial.build("efficientnet_lite0", weights=other)
+
+
+def test_pretrained_its_early_stages_are_frozen_and_random_they_are_not() -> None:
+    backbone = backbones.create("efficientnet_lite0", num_classes=31)
+    groups = backbone.parameter_groups(1e-3, weight_decay=0.0)
+    trained = {id(p) for group in groups for p in group["params"]}
+    frozen = {n for n, p in backbone.network.named_parameters() if id(p) not in trained}
+    starts = ("conv_stem.", "bn1.", "blocks.0.", "blocks.1.", "blocks.2.")
+    assert frozen == {n for n, _ in backbone.network.named_parameters() if n.startswith(starts)}
+    assert backbones.create("efficientnet_lite0", weights="none").frozen == ()
