@@ -25,10 +25,10 @@ class Publication:
     def write_tables(self, results: Sequence[Result]) -> None:
         """`table.md`, `table.csv` and `table.tex`: cheap enough to be written after each cell."""
         table = self.table(results)
-        note = (
-            "Accuracy on the target in percent at the last epoch, mean and deviation over the "
-            f"seeds {page.seeds(results)}: `{page.command(self.benchmark, results)}`"
-        )
+        seeds = page.seeds(results)
+        of = f"mean and deviation over the seeds {seeds}" if "," in seeds else f"seed {seeds}"
+        command = page.command(self.benchmark, results)
+        note = f"Accuracy on the target in percent at the last epoch, {of}: `{command}`"
         files.write_text(self.out / "table.md", f"{tables.markdown(table)}\n{note}\n")
         files.write_text(self.out / "table.csv", tables.as_csv(table))
         files.write_text(self.out / "table.tex", tables.latex(table))
