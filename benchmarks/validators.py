@@ -29,7 +29,13 @@ import dial
 from dial import estimation, outputs, validators
 from dial.tuning import GRID
 
-_PHOTOGRAPHS = {"backbone": "efficientnet_lite0", "image_size": 128}
+_PHOTOGRAPHS = {
+    "backbone": "efficientnet_lite0",
+    "image_size": 128,
+    "batch_size": "32+16",
+    "reference": "anchored",
+    "frozen": (),
+}
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mnist-optdigits": ("digits:mnist", "digits:optdigits", {}),
     "optdigits-mnist": ("digits:optdigits", "digits:mnist", {}),
@@ -67,7 +73,8 @@ def measure(folder: Path, value: float) -> Measured:
 def with_soundness(runs: Sequence[Measured], home: Path) -> list[Measured]:
     """The same, told which keep the source."""
     seen = [outputs.load(home / f"entropy-{run.value:g}") for run in runs]
-    pairs = zip(runs, validators.keep_the_source(seen), strict=True)
+    right = [validators.right_of_source(each) for each in seen]
+    pairs = zip(runs, validators.keep_the_source(right), strict=True)
     return [replace(run, sound=sound) for run, sound in pairs]
 
 

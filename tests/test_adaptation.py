@@ -16,6 +16,9 @@ from safetensors.torch import load_file
 
 import dial
 from dial import DialError, engine, evidence, gathering, methods
+from dial.data.domain import ImageFiles
+from dial.data.prepare import prepare
+from dial.datasets import open_domain
 
 from .conftest import CLASSES, SETTINGS, kill_again_and_again, move_into_shuffled_folders
 from .oracles import network_input
@@ -76,6 +79,22 @@ def test_shuffled_or_missing_labels_change_no_weight(
     weights.append(load_file(run.folder / "model.safetensors"))
     for other in weights[1:]:
         assert all(torch.equal(weights[0][name], other[name]) for name in weights[0])
+
+
+def test_an_epoch_is_judged_by_some_images_with_their_own_labels(
+    folders: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dial.adaptation._WATCHED", 7)  # so 12 it is: 4 for each class
+    run = dial.adapt(*folders, **settings | {"method": "source_only", "statistics": "batch"})
+    preprocessing, classes = run.model.preprocessing, run.model.classes
+    (domain,) = prepare([open_domain(folders[1])], resize=preprocessing.resize, use_cache=False)
+    assert isinstance(domain.images, ImageFiles)
+    paths = [domain.images.paths[row] for row in domain.pixels.order[:12]]
+    with torch.no_grad():
+        found = run.network(torch.stack([network_input(path, preprocessing) for path in paths]))
+    names = [classes[index] for index in found.argmax(1)]
+    right = [name == path.parent.name for name, path in zip(names, paths, strict=True)]
+    assert run.history[-1]["target_accuracy"] == pytest.approx(np.mean(right))
 
 
 def test_what_is_told_about_a_run_costs_it_nothing(

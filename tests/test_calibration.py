@@ -121,6 +121,17 @@ def test_moments_hold_far_from_zero() -> None:
     np.testing.assert_allclose(var, x.double().numpy().var(0), rtol=1e-2)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_moments_of_large_batches_have_their_digits(layout: torch.memory_format) -> None:
+    x = (torch.randn(24, 3, 96, 96) + 5).contiguous(memory_format=layout)
+    pool = MomentPool()
+    pool.add(x)
+    mean, var = pool.result()
+    values = oracles.channels_first(x.double().numpy())
+    np.testing.assert_allclose(mean, values.mean(1), rtol=1e-6)
+    np.testing.assert_allclose(var, values.var(1), rtol=1e-5)
+
+
 def test_sample_is_exact_while_it_fits_and_fair_beyond() -> None:
     x = torch.randn(40, 3, 5) + torch.arange(40.0)[:, None, None]  # batches differ in order
     whole, part = SamplePool(Laplace().estimate), SamplePool(Laplace().estimate, capacity=64)

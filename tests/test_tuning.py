@@ -16,7 +16,7 @@ import pytest
 
 import dial
 from dial import DialError, engine, gathering, outputs, tuning, validators
-from dial.trials import is_behind
+from dial.trials import Trials, is_behind
 
 from .conftest import (
     CLASSES,
@@ -138,6 +138,23 @@ def test_the_chosen_trial_is_the_run_as_if_its_value_had_been_given(
     assert not (tmp_path / "direct" / "trials").exists()
 
 
+def test_a_trial_that_lost_the_source_is_set_aside(
+    drawings: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings |= {"epochs": 1}  # nothing is stopped early
+    monkeypatch.setattr(validators, "keep_the_source", lambda runs: [True] * len(runs))
+    rows = dial.adapt(*drawings, **settings).result["trials"]
+    first, second, _ = sorted(rows, key=lambda row: -row["score"])
+    assert [row["outcome"] for row in (first, second)] == ["chosen", "finished"]
+    sound = {row["entropy"]: row is not first for row in rows}
+    monkeypatch.setattr(Trials, "_sound", lambda _: sound)
+    run = dial.adapt(*drawings, **settings | {"out": settings["out"].parent / "other"})
+    assert run.result["chosen"]["entropy"] == second["entropy"]
+    outcomes = {row["entropy"]: row["outcome"] for row in run.result["trials"]}
+    assert outcomes[first["entropy"]] == "worse on the source"
+    assert outcomes[second["entropy"]] == "chosen"
+
+
 def _right_of_source(run: dial.Run, value: float) -> int:
     seen = outputs.load(run.folder / "trials" / f"entropy-{value:g}").held_out
     assert seen is not None
@@ -204,17 +221,24 @@ def test_a_trial_that_falls_behind_is_stopped(
     drawings: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dial.trials.is_behind", lambda value, others: len(others) >= 2)
-    run = dial.adapt(*drawings, **settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(validators, "right_of_source", lambda _: [])
+        run = dial.adapt(*drawings, **settings)
     outcomes = sorted(row["outcome"] for row in run.result["trials"])
-    assert outcomes[0] == "chosen"
-    assert outcomes[1:] in (
-        ["finished", "stopped at epoch 2"],
-        ["stopped at epoch 2", "worse on the source"],
-    )
+    assert outcomes == ["chosen", "finished", "stopped at epoch 2"]
     (stopped,) = [row for row in run.result["trials"] if row["outcome"].startswith("stopped")]
     assert not (run.folder / "trials" / f"entropy-{stopped['entropy']:g}" / "result.json").exists()
     one = dial.adapt(*drawings, **settings | {"out": settings["out"].parent / "one", "epochs": 1})
     assert not any("stopped" in row["outcome"] for row in one.result["trials"])
+
+
+def test_the_best_on_the_source_is_not_stopped(
+    drawings: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dial.trials.is_behind", lambda value, others: True)
+    monkeypatch.setattr(validators, "right_of_source", lambda _: [True, False])  # all are equal
+    run = dial.adapt(*drawings, **settings)
+    assert not any("stopped" in row["outcome"] for row in run.result["trials"])
 
 
 def test_a_trial_that_diverges_is_left_out(

@@ -10,7 +10,7 @@ import torch
 
 from dial import backbones, engine, methods, models, outputs, runs, settings, tuning
 from dial.backbones import Backbone
-from dial.conclusion import Trained, conclude, warn_of_collapse
+from dial.conclusion import Trained, accuracy, conclude, warn_of_collapse
 from dial.console import Reporter
 from dial.data.batches import Batches
 from dial.data.domain import Domain, ImageArray, require_labels
@@ -20,6 +20,7 @@ from dial.data.prepare import PreparedDomain, prepare
 from dial.data.transforms import Preprocessing
 from dial.datasets import open_pair
 from dial.errors import DialError
+from dial.findings import LEAST
 from dial.machine import Machine, launch
 from dial.runs import Run
 from dial.settings import Settings
@@ -138,7 +139,10 @@ def _run(
     method = methods.create(chosen.method, chosen.options)
     batches = _batches(source, target, method, chosen, preprocessing, fabric, machine)
     watched = EvaluationBatches(
-        target.pixels, preprocessing=preprocessing, by_content=True, most=_WATCHED
+        target.pixels,
+        preprocessing=preprocessing,
+        by_content=True,
+        most=max(_WATCHED, LEAST * len(classes)),
     )
     title = attempt.title if attempt else f"{chosen.method}: {source.name} -> {target.name}"
     reporter = Reporter(quiet=quiet, title=title, scores=attempt is None)
@@ -178,8 +182,8 @@ def _end_epoch(
     logits = models.predict(trainee.network, watched)
     record["target_classes_predicted"] = len(logits.argmax(1).unique())
     if subjects.target.labels is not None:
-        right = logits.argmax(1).numpy() == subjects.target.labels.indices[watched.rows]
-        record["target_accuracy"] = float(right.mean())
+        labels = subjects.target.labels.indices[watched.rows]
+        record["target_accuracy"] = accuracy(logits, labels)
     if record["step"] >= _SETTLED:
         warn_of_collapse(logits, reporter)
     reporter.epoch(record)

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# Of glibc's malloc.h: what mallopt takes, with the values that hold if nothing is said.
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
-_DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _TOP_PAD: 128 * 1024, _MMAP_MAX: 65536}
+# Of glibc's malloc.h: what mallopt takes. Its own values grow with what a program frees, up to
+# those of _GROWN; once mallopt is called they do not grow any more, so these are left behind.
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4
 _KEEPING = {_TRIM_THRESHOLD: -1, _TOP_PAD: 256 * 1024**2, _MMAP_MAX: 0}
+_GROWN = {_TRIM_THRESHOLD: 64 * 1024**2, _TOP_PAD: 128 * 1024}
+_GROWN |= {_MMAP_THRESHOLD: 32 * 1024**2, _MMAP_MAX: 65536}
 
 
 @contextmanager
@@ -21,17 +23,24 @@ def kept() -> Iterator[None]:
     a fifth of its time goes into pages that the system hands out anew. Does nothing where the C
     library is not glibc, or where the environment tells it what to do.
     """
-    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
-    told = any(name.startswith("MALLOC_") for name in os.environ)
-    if told or not (hasattr(library, "mallopt") and hasattr(library, "malloc_trim")):
+    library = _library()
+    if library is None:
         yield
         return
     _set(library, _KEEPING)
     try:
         yield
     finally:
-        _set(library, _DEFAULTS)
+        _set(library, _GROWN)
         library.malloc_trim(0)
+
+
+def _library() -> Any:
+    """The C library, if it is glibc and nobody else has told it what to do."""
+    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
+    told = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
+    glibc = hasattr(library, "mallopt") and hasattr(library, "malloc_trim")
+    return library if glibc and not told else None
 
 
 def _set(library: Any, options: dict[int, int]) -> None:

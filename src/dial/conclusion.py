@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -28,7 +29,6 @@ from dial import (
 from dial.backbones import Backbone
 from dial.console import Reporter
 from dial.conversion import Appended
-from dial.data.domain import Labels
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import PreparedDomain
 from dial.data.transforms import Preprocessing
@@ -110,7 +110,7 @@ def conclude(
         "epochs": len(progress.history),
         "steps": progress.step,
         "seconds": round(progress.seconds, 1),
-        "target_accuracy": accuracy(logits, target.labels),
+        "target_accuracy": target.labels and accuracy(logits, target.labels.indices),
         "target_images": len(target.pixels),
         **judged,
     }
@@ -138,7 +138,7 @@ def _look(
     trained: Trained, network: nn.Module, unadapted: nn.Module | None, reporter: Reporter
 ) -> outputs.Sight | None:
     sight = None
-    with _no_less_without(reporter, "outputs to judge it by"):
+    with _no_less_without(reporter, "outputs to judge it by, and no report"):
         sight = trained.subjects.look(network, unadapted)
     return sight  # noqa: RET504 - None, where the guard has caught an error
 
@@ -195,8 +195,6 @@ def warn_of_collapse(logits: Tensor, reporter: Reporter) -> None:
         reporter.warn(collapsed)
 
 
-def accuracy(logits: Tensor, labels: Labels | None) -> float | None:
-    """The share of right predictions; None where there are no labels."""
-    if labels is None:
-        return None
-    return float(np.mean(logits.argmax(1).numpy() == labels.indices))
+def accuracy(logits: Tensor, labels: npt.NDArray[np.int64]) -> float:
+    """The share of right predictions."""
+    return float(np.mean(logits.argmax(1).numpy() == labels))

@@ -76,8 +76,8 @@ class Reporter:
         told = "no labels to score with" if accuracy is None else f"target accuracy {accuracy:.1%}"
         estimate = result.get("estimated_accuracy")
         if estimate is not None:
-            bound = " at most" if "estimate_doubt" in result else ""
-            told += f", estimated without labels{bound} {estimate:.1%}"
+            doubt = " (unreliable)" if "estimate_doubt" in result else ""
+            told += f", estimated without labels {estimate:.1%}{doubt}"
         for warning in result.get("warnings", ()):
             self.warn(warning)
         self.say(f"finished in {result['seconds']:.0f} s: {told}; {folder}")

@@ -64,7 +64,7 @@ def _doubt(held_out: Seen) -> dict[str, str]:
         return {}
     return {
         "estimate_doubt": f"it rests on the {wrong} of {count} held-out images that are predicted "
-        "wrong, too few to tell what confidence an error has: take it for an upper bound"
+        "wrong, too few to tell what confidence an error has"
     }
 
 
@@ -80,10 +80,13 @@ def find_temperature(logits: npt.NDArray[Any], labels: npt.NDArray[np.int64]) ->
 
 
 def _got_worse(outputs: Outputs) -> list[str]:
-    """A sentence if the predictor scores below the one without adaptation on the validator."""
+    """A sentence if the predictor scores below the one without adaptation on a validator.
+
+    Where there is a held-out source it is one that does not contain what was minimised.
+    """
     if outputs.unadapted is None:
         return []
-    name = validators.DEFAULT
+    name = "deep_embedded_validation" if outputs.held_out is not None else validators.DEFAULT
     after = validators.score(name, outputs)
     before = validators.score(name, replace(outputs, target=outputs.unadapted))
     if after >= before:

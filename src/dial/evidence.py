@@ -138,7 +138,7 @@ def load(folder: Path) -> Evidence:
     if not path.exists():
         raise DialError(
             wanted=f"{wanted} in {path}",
-            got="none: the run was told to make no report, or is of an older version",
+            got="none: the run was told to make no report, could not, or is of an older version",
             fix=fix,
         )
     about, tensors = tensorfiles.load(path, wanted=wanted, version=VERSION, fix=fix)

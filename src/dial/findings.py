@@ -9,6 +9,8 @@ import numpy.typing as npt
 Labels = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
 
+LEAST = 4
+"""Predictions for each class that it takes to tell a collapse."""
 _FEW = 0.5  # predicted classes over classes, below which a target counts as collapsed
 _OTHER_MIX = 0.25  # of the predictions are of other classes than the source's mix would have
 _UNSURE = 0.5
@@ -61,7 +63,7 @@ def collapse(predicted: Labels, classes: int) -> str:
     """A sentence if predictions have collapsed into few of the classes; empty if not."""
     share = shares(predicted, classes)
     used = int((share > 0).sum())
-    if used >= _FEW * classes or len(predicted) < 4 * classes:
+    if used >= _FEW * classes or len(predicted) < LEAST * classes:
         return ""
     return (
         f"the target's predictions have collapsed into {used} of {classes} classes, "

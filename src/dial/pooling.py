@@ -8,6 +8,8 @@ from torch import Tensor
 
 from dial import kernels
 
+_PIECE = 2**14  # values a channel that float32 sums up with all its digits, or nearly
+
 
 class Pool(ABC):
     """Sees every batch `(N, C, *)` of a domain once, and then tells the domain's statistics."""
@@ -40,10 +42,15 @@ class MomentPool(Pool):
 
     def add(self, x: Tensor) -> None:
         """Take in one batch."""
-        count = x.numel() // x.shape[1]
-        if count == 0:
+        if x.numel() == 0:
             return
-        mean, var = (value.double() for value in _moments(x.detach()))
+        places = x.numel() // (x.shape[0] * x.shape[1])
+        for part in x.detach().split(max(1, _PIECE // places)):
+            self._add(part)
+
+    def _add(self, x: Tensor) -> None:
+        count = x.numel() // x.shape[1]
+        mean, var = (value.double() for value in _moments(x))
         if self.count == 0:
             self.mean = self.squares = torch.zeros_like(mean)
         shift, total = mean - self.mean, self.count + count
@@ -57,7 +64,7 @@ class MomentPool(Pool):
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Of one batch, in its own precision: only the merging of batches needs more digits."""
+    """Of one piece, in its own precision: the merging of pieces has the digits."""
     if kernels.runs_fused(x):
         return kernels.moments(kernels.dense_like(x, x))
     var, mean = torch.var_mean(kernels.widen(x).transpose(0, 1).flatten(1), dim=1, correction=0)

@@ -43,7 +43,8 @@ class Run:
             version=None,
             fix="name a folder of images with --images",
         )
-        return centre(tensors["pixels"].numpy(), preprocessing=self.model.preprocessing)
+        (pixels,) = tensors.values()
+        return centre(pixels.numpy(), preprocessing=self.model.preprocessing)
 
 
 def keep_samples(folder: Path, pixels: Bytes) -> None:

@@ -163,17 +163,23 @@ class Trials:
             epochs = self.search.settings.epochs
             if not epochs / 2 <= epoch < epochs:
                 return  # too early to tell, or over anyway
-            value = validators.score(self.search.validator, look())
+            found = look()
+            value = validators.score(self.search.validator, found)
+            right = validators.right_of_source(found)
             every = self._dealt()
             own = next(t for t in every if t.number == trial.number)
             if epoch not in own.intermediate_values:
+                trial.set_user_attr(_right(epoch), right)
                 trial.report(value, epoch)
             others = [
-                t.intermediate_values[epoch]
-                for t in every
-                if t.number != trial.number and epoch in t.intermediate_values
+                t for t in every if t.number != trial.number and epoch in t.intermediate_values
             ]
-            if is_behind(value, others):
+            rights = [t.user_attrs[_right(epoch)] for t in others]
+            sound = validators.keep_the_source([*rights, right])
+            if right and sum(right) >= max(map(sum, rights), default=0):
+                return  # the others' loss of the source is measured by this one
+            ahead = [t.intermediate_values[epoch] for t, s in zip(others, sound, strict=False) if s]
+            if is_behind(value, ahead):
                 raise optuna.TrialPruned
 
         return judge
@@ -190,8 +196,9 @@ class Trials:
         """Of each value whose trial came to its end, whether it keeps the source."""
         finished = [t for t in self._dealt() if t.state == TrialState.COMPLETE]
         values = [float(t.params[self.search.field]) for t in finished]
-        seen = [outputs.load(self.home / self.search.name(value)) for value in values]
-        return dict(zip(values, validators.keep_the_source(seen), strict=True))
+        runs = [outputs.load(self.home / self.search.name(value)) for value in values]
+        right = [validators.right_of_source(run) for run in runs]
+        return dict(zip(values, validators.keep_the_source(right), strict=True))
 
     def _choose(self, sound: dict[float, bool]) -> float:
         if not sound:
@@ -221,6 +228,11 @@ class Trials:
             row = {"score": score, "outcome": outcome, "seconds": seconds}
             rows.append({self.search.field: value, **row})
         return rows
+
+
+def _right(epoch: int) -> str:
+    """The attribute of a trial that holds which source images it had right after an epoch."""
+    return f"right of the source at {epoch}"
 
 
 def is_behind(value: float, others: Sequence[float]) -> bool:

@@ -1,16 +1,18 @@
 """Each method's losses against NumPy, on sub-batches of unequal sizes."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from dial import losses, methods
+from dial import DomainAlignment, losses, methods
 from dial.backbones import Backbone
 from dial.data.batches import Batch
 from dial.methods.adabn_coral import recolour
+from dial.references import Anchored
 from tests import oracles
 
 Array = oracles.Array
@@ -205,3 +207,14 @@ def test_pretrained_networks_keep_their_statistics_unless_told() -> None:
         before = made.network[1].running_mean.clone()
         list(method.terms(trainee, batch(), 0.0))
         assert (not torch.equal(before, made.network[1].running_mean)) == moves
+
+
+def test_what_auto_stands_for() -> None:
+    dial = methods.create("dial", {})
+    assert dial.reference_for(backbone()) == "normal"
+    pretrained = replace(backbone(), pretrained=True)
+    assert dial.reference_for(pretrained) == "anchored:0.1"
+    dial.prepare(pretrained)
+    layer = pretrained.network.get_submodule("1")
+    assert isinstance(layer, DomainAlignment)
+    assert layer.reference == Anchored(0.1)

@@ -49,19 +49,21 @@ def entropy(row: list[float]) -> float:
 def test_runs_that_keep_the_source() -> None:
     """Pairs counted one by one: so many images lost against the best, so many won."""
 
-    def runs(*right: str) -> list[Outputs]:
+    def keep(*right: str) -> list[bool]:
         labels = np.zeros(len(right[0]), dtype=np.int64)
         logits = [np.array([[1, 0] if r == "+" else [0, 1] for r in row], float) for row in right]
         held = [Seen(each, each, labels) for each in logits]
-        return [Outputs(target=seen, training=seen, held_out=seen) for seen in held]
+        runs = [Outputs(target=seen, training=seen, held_out=seen) for seen in held]
+        return validators.keep_the_source([validators.right_of_source(run) for run in runs])
 
     best = "++++++++++--"
-    keep = validators.keep_the_source
-    assert keep(runs(best, "+++++++++---")) == [True, True]  # 1 lost: 1 <= sqrt(1)
-    assert keep(runs("++++++++----", best)) == [False, True]  # 2 lost: 2 > sqrt(2)
-    assert keep(runs(best, "+++++++---+-")) == [True, True]  # 3 lost, 1 won: 2 <= sqrt(4)
-    assert keep(runs(best, "++++++----+-")) == [True, False]  # 4 lost, 1 won: 3 > sqrt(5)
-    assert keep([*runs("-" * 12, best), replace(runs(best)[0], held_out=None)]) == [True] * 3
+    assert keep(best, "+++++++++---") == [True, True]  # 1 lost: 1 <= sqrt(1)
+    assert keep("++++++++----", best) == [False, True]  # 2 lost: 2 > sqrt(2)
+    assert keep(best, "+++++++---+-") == [True, True]  # 3 lost, 1 won: 2 <= sqrt(4)
+    assert keep(best, "++++++----+-") == [True, False]  # 4 lost, 1 won: 3 > sqrt(5)
+    without = validators.right_of_source(replace(make(), held_out=None))
+    assert validators.keep_the_source([without, without]) == [True, True]
+    assert validators.keep_the_source([]) == []
 
 
 def test_source_accuracy() -> None:

@@ -8,7 +8,7 @@ from dial.backbones._interface import Backbone
 
 EARLY = ("conv_stem", "bn1", "blocks.0", "blocks.1", "blocks.2")
 """The part whose pretrained weights stay as they are: the stem and the first three stages, as the
-paper keeps those of Inception-BN. It costs no accuracy, and saves a third of a step's time."""
+paper keeps those of Inception-BN. It saves a third of a step's time."""
 
 
 def create(number: int, *, num_classes: int, weights: str | Path) -> Backbone:

@@ -29,7 +29,7 @@ class Anchored(MomentReference):
             raise DialError(
                 wanted="a weight of the data in (0, 1] for the anchored reference",
                 got=repr(self.weight),
-                fix="take 1 for plain batch statistics, 0.2 for small batches",
+                fix="take 1 for plain batch statistics, 0.1 or 0.2 for small batches",
             )
 
     def uses_prior(self) -> bool:

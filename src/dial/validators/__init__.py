@@ -7,7 +7,7 @@ from typing import Any
 from dial import registry
 from dial.errors import DialError
 from dial.outputs import Outputs
-from dial.validators._soundness import keep_the_source
+from dial.validators._soundness import keep_the_source, right_of_source
 
 __all__ = [
     "DEFAULT",
@@ -17,6 +17,7 @@ __all__ = [
     "keep_the_source",
     "names",
     "needs_held_out",
+    "right_of_source",
     "score",
 ]
 

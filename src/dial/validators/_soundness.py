@@ -14,16 +14,24 @@ import numpy as np
 from dial.outputs import Outputs
 
 
-def keep_the_source(runs: Sequence[Outputs]) -> list[bool]:
-    """Of each run, whether it is as good on held-out source images as the best; True without any.
+def right_of_source(run: Outputs) -> list[bool]:
+    """Of each held-out source image, whether it is predicted right; nothing where there is none."""
+    seen = run.held_out
+    return [] if seen is None else (seen.logits.argmax(1) == seen.labels).tolist()
+
+
+def keep_the_source(runs: Sequence[Sequence[bool]]) -> list[bool]:
+    """Of each run, whether it is as good on held-out source images as the best.
 
     Args:
-        runs: of the same source, with the same images held out.
+        runs: `right_of_source` of each, of the same images in the same order.
+
+    >>> keep_the_source([[True, True, True], [True, True, False], [True, False, False]])
+    [True, True, False]
     """
-    held = [run.held_out for run in runs if run.held_out is not None]
-    if not held or len(held) < len(runs):
-        return [True] * len(runs)
-    right = np.array([seen.logits.argmax(1) == seen.labels for seen in held])
+    if not runs:
+        return []
+    right = np.array(runs, dtype=bool)
     best = right[right.sum(1).argmax()]
     lost, won = (best & ~right).sum(1), (~best & right).sum(1)
     return [bool(sound) for sound in lost - won <= np.sqrt(lost + won)]
