@@ -7,6 +7,7 @@ cross-validation on the source; the target's labels score alone.
 """
 
 import argparse
+from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -49,10 +50,9 @@ def main() -> None:
         seen = observe(network, images, classifier=backbone.classifier, measured=0)
         assert prepared.labels is not None  # noqa: S101 - Office-31 has them
         known[letter] = seen.features.numpy(), prepared.labels.indices
-    fitted = {
-        letter: LogisticRegressionCV(Cs=[0.01, 0.1, 1.0], cv=3, max_iter=300).fit(*known[letter])
-        for letter in DOMAINS
-    }
+    kind = partial(LogisticRegressionCV, Cs=[0.01, 0.1, 1.0], cv=3, max_iter=300)
+    kind = partial(kind, scoring="accuracy", use_legacy_attributes=False)
+    fitted = {letter: kind().fit(*known[letter]) for letter in DOMAINS}
     found = {
         f"{source}-{target}": 100 * fitted[source].score(*known[target])
         for source, target in permutations("AWD", 2)
