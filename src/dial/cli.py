@@ -30,6 +30,18 @@ SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without files t
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts to read.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Backbone = Annotated[str | None, typer.Option(help="Network to adapt.")]
+Weights = Annotated[str | None, typer.Option(help="auto, none, or a file.")]
+Epochs = Annotated[int | None, typer.Option(help="Passes over the source.")]
+Steps = Annotated[int | None, typer.Option(help="Training steps, in place of epochs.")]
+BatchSize = Annotated[
+    str | None, typer.Option(help="32+16 (source + target), or one total to share out.")
+]
+ImageSize = Annotated[int | None, typer.Option(help="Side of the images in pixels.")]
+Rate = Annotated[float | None, typer.Option(help="Learning rate.")]
+CacheDir = Annotated[
+    Path | None, typer.Option(help="Folder for decoded images.", show_default=False)
+]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)
 ]
@@ -115,8 +127,8 @@ def adapt_command(
         str | None, typer.Option(help="Settings to start from; follows the data by default.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="Adaptation method.")] = None,
-    backbone: Annotated[str | None, typer.Option(help="Network to adapt.")] = None,
-    weights: Annotated[str | None, typer.Option(help="auto, none, or a file.")] = None,
+    backbone: Backbone = None,
+    weights: Weights = None,
     reference: Annotated[
         str | None,
         typer.Option(help="Reference distribution of the DA-layers; anchored:W has the weight W."),
@@ -139,18 +151,16 @@ def adapt_command(
     passes: Annotated[
         str | None, typer.Option(help="joint, or separate (less memory), for dial.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the source.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps, in place of epochs.")] = None,
-    batch_size: Annotated[
-        str | None, typer.Option(help="32+16 (source + target), or one total to share out.")
-    ] = None,
-    image_size: Annotated[int | None, typer.Option(help="Side of the images in pixels.")] = None,
+    epochs: Epochs = None,
+    steps: Steps = None,
+    batch_size: BatchSize = None,
+    image_size: ImageSize = None,
     align_logits: Annotated[
         bool | None,
         typer.Option(help="DA-layer behind the classifier too, or not.", show_default=False),
     ] = None,
     optimizer: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    lr: Rate = None,
     schedule: Annotated[
         str | None, typer.Option(help="steps, constant, cosine or inverse.")
     ] = None,
@@ -172,9 +182,7 @@ def adapt_command(
         bool, typer.Option("--resume", help="Go on with the run in the folder.")
     ] = False,
     data: Data = None,
-    cache_dir: Annotated[
-        Path | None, typer.Option(help="Folder for decoded images.", show_default=False)
-    ] = None,
+    cache_dir: CacheDir = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Decode images each time they are used.")
     ] = False,
@@ -374,23 +382,19 @@ def bench_command(
     preset: Annotated[
         str | None, typer.Option(help="Settings to start from; follows the benchmark by default.")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="Network to adapt.")] = None,
-    weights: Annotated[str | None, typer.Option(help="auto, none, or a file.")] = None,
-    image_size: Annotated[int | None, typer.Option(help="Side of the images in pixels.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the source.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps, in place of epochs.")] = None,
-    batch_size: Annotated[
-        str | None, typer.Option(help="32+16 (source + target), or one total to share out.")
-    ] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    backbone: Backbone = None,
+    weights: Weights = None,
+    image_size: ImageSize = None,
+    epochs: Epochs = None,
+    steps: Steps = None,
+    batch_size: BatchSize = None,
+    lr: Rate = None,
     shard: Annotated[
         str | None, typer.Option(help="i/n: run the i-th of n shares of the grid.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Threads that make batches.")] = 1,
     device: Device = "auto",
-    cache_dir: Annotated[
-        Path | None, typer.Option(help="Folder for decoded images.", show_default=False)
-    ] = None,
+    cache_dir: CacheDir = None,
     tables: Annotated[
         bool, typer.Option("--tables", help="Run nothing; make the tables of what is there.")
     ] = False,
