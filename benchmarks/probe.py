@@ -15,9 +15,9 @@ import torch
 from sklearn.linear_model import LogisticRegressionCV
 
 from dial import backbones
+from dial.adaptation import preprocessing_for
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import prepare
-from dial.data.transforms import Preprocessing
 from dial.datasets import open_domain
 from dial.observation import observe
 
@@ -34,13 +34,7 @@ def main() -> None:
     arguments = parser.parse_args()
     backbone = backbones.create(arguments.backbone, num_classes=31)
     network = backbone.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    size = arguments.image_size
-    preprocessing = Preprocessing(
-        size=size,
-        resize=round(size / backbone.crop_ratio),
-        mean=backbone.mean,
-        std=backbone.std,
-    )
+    preprocessing = preprocessing_for(backbone, arguments.image_size)
     known = {}
     for letter, name in DOMAINS.items():
         domain = open_domain(f"office31:{name}", data=arguments.data)
@@ -58,7 +52,7 @@ def main() -> None:
         for source, target in permutations("AWD", 2)
     }
     found["average"] = float(np.mean([*found.values()]))
-    print(f"| {arguments.backbone}, {size} px | " + " | ".join(found) + " |")
+    print(f"| {arguments.backbone}, {preprocessing.size} px | " + " | ".join(found) + " |")
     print("|---" * (len(found) + 1) + "|")
     print(
         "| logistic regression | " + " | ".join(f"{value:.1f}" for value in found.values()) + " |"

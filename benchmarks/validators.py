@@ -52,6 +52,8 @@ class Measured:
     scores: dict[str, float | None]
     estimate: float | None
     accuracy: float
+    right: tuple[bool, ...] = ()
+    """Of each held-out source image."""
     sound: bool = True
     """Whether it keeps the source, in comparison with the others."""
 
@@ -67,14 +69,13 @@ def measure(folder: Path, value: float) -> Measured:
         for name in validators.names()
     }
     estimate = None if found.held_out is None else estimation.estimate(found.held_out, found.target)
-    return Measured(value, scores, estimate, result["target_accuracy"])
+    right = tuple(validators.right_of_source(found))
+    return Measured(value, scores, estimate, result["target_accuracy"], right)
 
 
-def with_soundness(runs: Sequence[Measured], home: Path) -> list[Measured]:
+def with_soundness(runs: Sequence[Measured]) -> list[Measured]:
     """The same, told which keep the source."""
-    seen = [outputs.load(home / f"entropy-{run.value:g}") for run in runs]
-    right = [validators.right_of_source(each) for each in seen]
-    pairs = zip(runs, validators.keep_the_source(right), strict=True)
+    pairs = zip(runs, validators.keep_the_source([run.right for run in runs]), strict=True)
     return [replace(run, sound=sound) for run, sound in pairs]
 
 
@@ -184,7 +185,7 @@ def main() -> None:
             given = settings | own | {"entropy": value}
             dial.adapt(source, target, out=folder, resume=True, **given)
             measured[task].append(measure(folder, value))
-            measured[task] = with_soundness(measured[task], arguments.out / task)
+            measured[task] = with_soundness(measured[task])
             page = write_page(measured)  # of what there is, should the rest take long
             (arguments.out / "validators.md").write_text(page, encoding="utf-8")
     print(write_page(measured))

@@ -9,12 +9,12 @@ it is an oracle's choice on these two transfers. `--tables` trains nothing.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import dial
 from dial.backbones._efficientnet_lite import EARLY
+from dial.runs import read_records
 
 TASKS = {
     "A-W": ("office31:amazon", "office31:webcam"),
@@ -60,25 +60,18 @@ def table(out: Path) -> str:
     for name in VARIANTS:
         folders = [folder_of(out, task, name) for task in TASKS]
         if any((folder / "result.json").exists() for folder in folders):
-            ends, epochs = (list(map(measured, folders)) for measured in (_at_end, _last_epoch))
+            ends, epochs = zip(*map(_accuracies, folders), strict=True)
             lines.append([name, *ends, *epochs])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def _at_end(folder: Path) -> str:
-    path = folder / "result.json"
-    return _percent(json.loads(path.read_text())["target_accuracy"]) if path.exists() else "-"
-
-
-def _last_epoch(folder: Path) -> str:
-    path = folder / "metrics.jsonl"
-    if not path.exists():
-        return "-"
-    return _percent(json.loads(path.read_text().splitlines()[-1])["target_accuracy"])
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
+def _accuracies(folder: Path) -> tuple[str, str]:
+    """After the end and after the last epoch, in percent."""
+    if not (folder / "result.json").exists():
+        return "-", "-"
+    result, history = read_records(folder)
+    end, epoch = (100 * record["target_accuracy"] for record in (result, history[-1]))
+    return f"{end:.1f}", f"{epoch:.1f}"
 
 
 def main() -> None:

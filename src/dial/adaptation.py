@@ -121,7 +121,7 @@ def _run(
         align_logits=chosen.align_logits,
         frozen=chosen.frozen,
     )
-    preprocessing = _preprocessing(backbone, chosen)
+    preprocessing = preprocessing_for(backbone, chosen.image_size)
     quiet = machine.quiet or not fabric.is_global_zero
     ready = partial(
         prepare,
@@ -191,8 +191,9 @@ def _end_epoch(
         attempt.judge(record["epoch"], partial(subjects.midway, trainee.network))
 
 
-def _preprocessing(backbone: Backbone, chosen: Settings) -> Preprocessing:
-    size = chosen.image_size or backbone.image_size
+def preprocessing_for(backbone: Backbone, image_size: int | None) -> Preprocessing:
+    """How images are made for a network; of its own size for None."""
+    size = image_size or backbone.image_size
     grey = len(backbone.mean) == 1
     return Preprocessing(
         size=size,

@@ -110,7 +110,9 @@ def conclude(
         "epochs": len(progress.history),
         "steps": progress.step,
         "seconds": round(progress.seconds, 1),
-        "target_accuracy": target.labels and accuracy(logits, target.labels.indices),
+        "target_accuracy": None
+        if target.labels is None
+        else accuracy(logits, target.labels.indices),
         "target_images": len(target.pixels),
         **judged,
     }

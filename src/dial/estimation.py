@@ -49,7 +49,7 @@ def estimate(held_out: Seen, target: Seen) -> float:
     assert held_out.labels is not None  # noqa: S101 - they are the source's
     temperature = find_temperature(held_out.logits, held_out.labels)
     known, asked = (-entropy(softmax(seen.logits / temperature)) for seen in (held_out, target))
-    right = int((held_out.logits.argmax(1) == held_out.labels).sum())
+    right = int(held_out.right().sum())
     if right == 0:
         return 0.0
     threshold = np.sort(known)[len(known) - right]  # so many images are at or above it
@@ -58,8 +58,8 @@ def estimate(held_out: Seen, target: Seen) -> float:
 
 def _doubt(held_out: Seen) -> dict[str, str]:
     """What speaks against the estimate: a threshold that rests on a handful of images."""
-    assert held_out.labels is not None  # noqa: S101 - they are the source's
-    wrong, count = int((held_out.logits.argmax(1) != held_out.labels).sum()), len(held_out.labels)
+    right = held_out.right()
+    wrong, count = int((~right).sum()), len(right)
     if wrong >= _WRONG:
         return {}
     return {

@@ -35,6 +35,12 @@ class Seen:
     labels: npt.NDArray[np.int64] | None = None
     """`(N,)`, of the source's images; the target's never come here."""
 
+    def right(self) -> npt.NDArray[np.bool_]:
+        """`(N,)`, which images are predicted as they are labelled."""
+        assert self.labels is not None  # noqa: S101 - asked of the source alone
+        found: npt.NDArray[np.bool_] = self.logits.argmax(1) == self.labels
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class Outputs:

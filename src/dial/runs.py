@@ -37,14 +37,12 @@ class Run:
 
     def samples(self) -> Tensor:
         """Some of the target's images, `(n, C, size, size)`, as the network takes them."""
-        _, tensors = tensorfiles.load(
-            self.folder / _SAMPLES,
-            wanted="images of the target",
-            version=None,
-            fix="name a folder of images with --images",
-        )
-        (pixels,) = tensors.values()
-        return centre(pixels.numpy(), preprocessing=self.model.preprocessing)
+        path, wanted = self.folder / _SAMPLES, "images of the target"
+        fix = "name a folder of images with --images"
+        _, tensors = tensorfiles.load(path, wanted=wanted, version=None, fix=fix)
+        if "pixels" not in tensors:
+            raise DialError(wanted=f"{wanted} in {path}", got="a file without any", fix=fix)
+        return centre(tensors["pixels"].numpy(), preprocessing=self.model.preprocessing)
 
 
 def keep_samples(folder: Path, pixels: Bytes) -> None:

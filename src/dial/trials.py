@@ -20,6 +20,8 @@ from dial.locking import FileLock
 from dial.outputs import Outputs
 from dial.settings import Settings
 
+CHOSEN = "chosen"
+"""The outcome of the trial that the search was for."""
 _OTHERS = 2  # trials that must have come as far, before one is stopped for being behind them
 _CLEARLY = 0.05  # of their median, that a trial must at least be behind
 
@@ -184,14 +186,6 @@ class Trials:
 
         return judge
 
-    def best(self) -> float:
-        """Of trials that keep the source, the value with the best score; of equal ones the least.
-
-        Raises:
-            DialError: no trial came to an end.
-        """
-        return self._choose(self._sound())
-
     def _sound(self) -> dict[float, bool]:
         """Of each value whose trial came to its end, whether it keeps the source."""
         finished = [t for t in self._dealt() if t.state == TrialState.COMPLETE]
@@ -201,6 +195,7 @@ class Trials:
         return dict(zip(values, validators.keep_the_source(right), strict=True))
 
     def _choose(self, sound: dict[float, bool]) -> float:
+        """The best score of those that keep the source; of equal ones the smallest value."""
         if not sound:
             errors = [t.user_attrs.get("error", "") for t in self._dealt()]
             raise DialError(
@@ -212,12 +207,16 @@ class Trials:
         return max((value for value in sound if sound[value]), key=lambda v: (scores[v], -v))
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each trial, by the values of the field; nothing here knows a target's label."""
+        """A row for each trial, by the values of the field; nothing here knows a target's label.
+
+        Raises:
+            DialError: no trial came to an end.
+        """
         sound = self._sound()
         best, rows = self._choose(sound), []
         for t in sorted(self._dealt(), key=lambda t: t.params[self.search.field]):
             value, epochs = t.params[self.search.field], sorted(t.intermediate_values)
-            score, outcome = t.value, "chosen" if value == best else "finished"
+            score, outcome = t.value, CHOSEN if value == best else "finished"
             if not sound.get(value, True):
                 outcome = "worse on the source"
             if t.state == TrialState.PRUNED:

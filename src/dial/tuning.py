@@ -20,7 +20,7 @@ from dial.errors import DialError
 from dial.listing import print_listing
 from dial.locking import FileLock
 from dial.settings import Settings
-from dial.trials import Search, Train, Trials
+from dial.trials import CHOSEN, Search, Train, Trials
 
 GRID = (0.0, 0.03, 0.1, 0.3, 1.0)
 AUTO = "auto"
@@ -150,7 +150,8 @@ def _begin(folder: Path, search: Search, domains: tuple[Domain, Domain]) -> None
 
 def _install(folder: Path, trials: Trials) -> None:
     """Put the chosen trial's run into the folder; its result last, as a run does."""
-    search, best = trials.search, trials.best()
+    search, table = trials.search, trials.table()
+    best = next(row[search.field] for row in table if row["outcome"] == CHOSEN)
     home = trials.home / search.name(best)
     chosen = {"chosen": {search.field: best, "validator": search.validator}}
     for path in sorted(home.iterdir()):
@@ -158,7 +159,7 @@ def _install(folder: Path, trials: Trials) -> None:
             files.copy(path, folder / path.name)
     files.write_json(folder / "config.json", runs.read_config(home / "config.json") | chosen)
     result = json.loads((home / "result.json").read_text())
-    files.write_json(folder / "result.json", result | chosen | {"trials": trials.table()})
+    files.write_json(folder / "result.json", result | chosen | {"trials": table})
     if (home / report.NAME).exists():
         report.write(folder)
 

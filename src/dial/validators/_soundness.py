@@ -17,7 +17,7 @@ from dial.outputs import Outputs
 def right_of_source(run: Outputs) -> list[bool]:
     """Of each held-out source image, whether it is predicted right; nothing where there is none."""
     seen = run.held_out
-    return [] if seen is None else (seen.logits.argmax(1) == seen.labels).tolist()
+    return [] if seen is None else seen.right().tolist()
 
 
 def keep_the_source(runs: Sequence[Sequence[bool]]) -> list[bool]:

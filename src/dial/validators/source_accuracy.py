@@ -3,8 +3,6 @@
 The naive choice: it sees nothing of the target, and only tells a network that has come apart.
 """
 
-import numpy as np
-
 from dial.outputs import Outputs
 
 NEEDS_HELD_OUT = True
@@ -14,4 +12,4 @@ def score(outputs: Outputs) -> float:
     """The share of held-out source images that are predicted as they are labelled."""
     held_out = outputs.held_out
     assert held_out is not None  # noqa: S101 - NEEDS_HELD_OUT
-    return float(np.mean(held_out.logits.argmax(1) == held_out.labels))
+    return float(held_out.right().mean())
