@@ -35,6 +35,7 @@ _PHOTOGRAPHS = {
     "batch_size": "32+16",
     "reference": "anchored",
     "frozen": (),
+    "centroids": False,
 }
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mnist-optdigits": ("digits:mnist", "digits:optdigits", {}),

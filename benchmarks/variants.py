@@ -22,8 +22,9 @@ TASKS = {
 }
 BASE: dict[str, Any] = {"backbone": "efficientnet_lite0", "image_size": 128, "steps": 200}
 BASE |= {"method": "dial", "reference": "anchored", "entropy": 0.2, "batch_size": "32+16"}
-BASE |= {"lr": 3e-3, "frozen": (), "holdout": 0.0, "seed": 0}
+BASE |= {"lr": 3e-3, "frozen": (), "holdout": 0.0, "seed": 0, "centroids": False}
 SOURCE: dict[str, Any] = {"method": "source_only", "reference": None, "entropy": None}
+SOURCE |= {"centroids": None}
 ANCHOR: dict[str, Any] = {"frozen": EARLY, "reference": "anchored:0.1"}
 CHOSEN: dict[str, Any] = ANCHOR | {"batch_size": "24+24"}
 
@@ -39,6 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "frozen, anchor 0.1": ANCHOR,
     "frozen, anchor 0.1, 16+32": ANCHOR | {"batch_size": "16+32"},
     "frozen, anchor 0.1, 24+24": CHOSEN,
+    "frozen, anchor 0.1, 24+24, centroids": CHOSEN | {"centroids": True},
     "frozen, anchor 0.1, 24+24, cosine": CHOSEN | {"schedule": "cosine"},
     "frozen, anchor 0.1, 24+24, entropy 0.1": CHOSEN | {"entropy": 0.1},
     "frozen, anchor 0.1, 24+24, entropy 0.4": CHOSEN | {"entropy": 0.4},

@@ -151,6 +151,13 @@ def adapt_command(
     passes: Annotated[
         str | None, typer.Option(help="joint, or separate (less memory), for dial.")
     ] = None,
+    centroids: Annotated[
+        bool | None,
+        typer.Option(
+            help="The target's class centres as classifier in the end, or not, for dial.",
+            show_default=False,
+        ),
+    ] = None,
     epochs: Epochs = None,
     steps: Steps = None,
     batch_size: BatchSize = None,

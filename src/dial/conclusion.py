@@ -79,7 +79,7 @@ def conclude(
     judging = machine.report or chosen.holdout > 0
     unadapted = _unadapted(trained, reporter) if judging else None
     method.finish(trainee, every)
-    network = method.predictor(trainee)
+    network = method.predictor(trainee, every)
     sight = _look(trained, network, unadapted, reporter) if judging else None
     logits = models.predict(network, every.target) if sight is None else sight.target.logits
     logits = logits[np.argsort(target.pixels.order)]  # row by row, as the labels are

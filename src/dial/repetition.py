@@ -11,7 +11,7 @@ COMMAND = (
     *("align_logits", "optimizer", "lr", "schedule", "holdout", "seed"),
 )
 """Settings that the command has options for; the others come from a preset."""
-METHOD = ("reference", "entropy", "warmup", "sparsity", "statistics", "passes")
+METHOD = ("reference", "entropy", "warmup", "sparsity", "statistics", "passes", "centroids")
 """Settings of methods that the command has options for."""
 
 

@@ -115,15 +115,17 @@ PRESETS: dict[str, Settings] = {
         bias_rate=2.0,
         milestones=(1 / 3, 2 / 3),
     ),
-    "efficientnet_lite0": Settings(
-        backbone="efficientnet_lite0", epochs=10, lr=3e-3, batch_size="24+24", image_size=160
-    ),
-    "efficientnet_lite1": Settings(
-        backbone="efficientnet_lite1", epochs=10, lr=3e-3, batch_size="24+24", image_size=160
-    ),
-    "efficientnet_lite2": Settings(
-        backbone="efficientnet_lite2", epochs=10, lr=3e-3, batch_size="24+24", image_size=160
-    ),
+    **{
+        f"efficientnet_lite{size}": Settings(
+            backbone=f"efficientnet_lite{size}",
+            options={"centroids": True},
+            epochs=10,
+            lr=3e-3,
+            batch_size="24+24",
+            image_size=160,
+        )
+        for size in (0, 1, 2)
+    },
     "digits_cnn": Settings(
         backbone="digits_cnn",
         steps=800,
@@ -169,11 +171,13 @@ def choose(name: str, options: Mapping[str, Any]) -> Settings:
 def preset(name: str, **changes: Any) -> Settings:
     """A preset with some fields changed; what is None stays as the preset has it.
 
+    Epochs take the place of the preset's steps, but not of steps that are given with them.
+
     Raises:
         DialError: no such preset.
 
-    >>> preset("digits_cnn", lr=0.01).lr
-    0.01
+    >>> preset("digits_cnn").steps, preset("digits_cnn", epochs=2).steps
+    (800, None)
     """
     if name not in PRESETS:
         raise DialError(
@@ -183,6 +187,8 @@ def preset(name: str, **changes: Any) -> Settings:
         )
     given = {key: value for key, value in changes.items() if value is not None}
     base = PRESETS[name]
+    if "epochs" in given:
+        base = replace(base, steps=None)
     if "options" in given:  # those of the preset hold for its own method only
         same = given.get("method", base.method) == base.method
         given["options"] = (base.options if same else {}) | given["options"]

@@ -152,13 +152,16 @@ def test_revgrad_trains_the_discriminator_and_turns_the_features_around() -> Non
 
 
 @pytest.mark.parametrize("reference", ["normal", "epsilon", "laplace", "anchored"])
-@pytest.mark.parametrize("sparsity", [0.0, 0.3])
-def test_dial_joint_and_separate_passes_give_the_same_step(reference: str, sparsity: float) -> None:
-    gradients, values = [], []
+@pytest.mark.parametrize(("entropy", "sparsity"), [(0.5, 0.0), (0.5, 0.3), (0.0, 0.3), (0.0, 0.0)])
+def test_dial_joint_and_separate_passes_give_the_same_step(
+    reference: str, entropy: float, sparsity: float
+) -> None:
+    gradients, values, statistics = [], [], []
     for passes in ("joint", "separate"):
         torch.manual_seed(1)
         method = methods.create(
-            "dial", {"reference": reference, "entropy": 0.5, "sparsity": sparsity, "passes": passes}
+            "dial",
+            {"reference": reference, "entropy": entropy, "sparsity": sparsity, "passes": passes},
         )
         trainee = method.prepare(backbone()).train()
         found: dict[str, float] = {}
@@ -168,9 +171,13 @@ def test_dial_joint_and_separate_passes_give_the_same_step(reference: str, spars
                 found[key] = found.get(key, 0.0) + float(value.detach())
         values.append(found)
         gradients.append([p.grad for p in trainee.parameters()])
+        statistics.append([*trainee.buffers()])
     assert values[0] == pytest.approx(values[1], rel=1e-5)
     assert ("sparsity" in values[0]) == (sparsity > 0)
-    for one, other in zip(*gradients, strict=True):
+    assert ("entropy" in values[0]) == (entropy > 0)
+    for one, other in zip(
+        [*gradients[0], *statistics[0]], [*gradients[1], *statistics[1]], strict=True
+    ):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 

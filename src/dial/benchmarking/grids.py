@@ -1,9 +1,10 @@
 """What the named benchmarks are: tasks, rows, and the figures of the paper beside them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dial import methods
 from dial.benchmarking.paper import NO_LAYERS, TABLE_1, TABLE_2, TASKS, PaperRow
 from dial.errors import DialError
 
@@ -108,57 +109,62 @@ _DIGITS_TASKS = (
     Task("optdigits->mnist", "digits:optdigits", "digits:mnist"),
 )
 
-_SOURCE_ONLY = Row("source_only", "Source only", "source_only", variant=NO_LAYERS)
-_ENTROPY_ONLY = Row("entropy_only", "Entropy only", "entropy_only", variant=NO_LAYERS)
-_BASELINES = (
-    Row("ddc", "DDC", "ddc"),
-    Row("dan", "DAN", "dan"),
-    Row("revgrad", "ReverseGrad", "revgrad"),
-    Row("adabn", "AdaBN", "adabn"),
-    Row("adabn_coral", "AdaBN + CORAL", "adabn_coral"),
-)
-_DIAL = Row("dial", "DIAL", "dial")
-_VARIANTS = (
-    Row(
-        "source_only_batch",
-        "Source only, BatchNorm in training mode",
-        "source_only",
-        {"statistics": "batch"},
-        on_request=True,
-    ),
-    Row("dial_bn", "DIAL BN", "dial", {"reference": "normal"}, on_request=True),
-    # 'auto' and not 'anchored': without pretrained statistics there is nothing to be anchored to.
-    Row("dial_anchored", "DIAL Anchored", "dial", {"reference": "auto"}, on_request=True),
-)
-_REFERENCES: dict[str, tuple[str, dict[str, Any]]] = {
-    "dial_bn": ("DIAL BN", {"reference": "normal"}),
-    "dial_epsilon": ("DIAL Epsilon", {"reference": "epsilon"}),
-    "dial_sparse": ("DIAL sparse", {"reference": "normal", "sparsity": SPARSITY}),
-    "dial_epsilon_sparse": ("DIAL Epsilon sparse", {"reference": "epsilon", "sparsity": SPARSITY}),
-    "dial_laplacian": ("DIAL Laplacian BN", {"reference": "laplace"}),
-    "dial_anchored": ("DIAL Anchored", {"reference": "auto"}),
+_LABELS = {
+    "source_only": "Source only",
+    "entropy_only": "Entropy only",
+    "ddc": "DDC",
+    "dan": "DAN",
+    "revgrad": "ReverseGrad",
+    "adabn": "AdaBN",
+    "adabn_coral": "AdaBN + CORAL",
+    "dial": "DIAL",
 }
+_OTHERS = {name: name for name in methods.names() if name not in _LABELS}
+_METHODS = {name: Row(name, label, name) for name, label in (_LABELS | _OTHERS).items()}
+"""Every method as the preset has it, or with its own defaults: the paper's, and then all others."""
 
 
-def _ablation(*, anchored: bool) -> tuple[Row, ...]:
-    """Every reference with the entropy and without it, and the network without DA-layers."""
-    chosen = {k: v for k, v in _REFERENCES.items() if anchored or k != "dial_anchored"}
-    entropy_only = Row(
-        "entropy_only",
-        "Entropy only",
-        "entropy_only",
-        variant=NO_LAYERS,
-        inherits=("entropy",),  # the same weight with DA-layers and without
+def _dial(name: str, label: str, *, centroids: bool = False, **options: Any) -> Row:
+    """A variant of DIAL; like the paper's it keeps the classifier that was trained."""
+    return Row(name, label, "dial", {"centroids": centroids} | options, variant=label)
+
+
+_REFERENCES = (
+    _dial("dial_bn", "DIAL BN", reference="normal"),
+    _dial("dial_epsilon", "DIAL Epsilon", reference="epsilon"),
+    _dial("dial_sparse", "DIAL sparse", reference="normal", sparsity=SPARSITY),
+    _dial("dial_epsilon_sparse", "DIAL Epsilon sparse", reference="epsilon", sparsity=SPARSITY),
+    _dial("dial_laplacian", "DIAL Laplacian BN", reference="laplace"),
+)
+_PRETRAINED = (
+    # 'auto' and not 'anchored': without pretrained statistics there is nothing to be anchored to.
+    _dial("dial_anchored", "DIAL Anchored", reference="auto"),
+    _dial("dial_centroids", "DIAL Anchored, centroids", reference="auto", centroids=True),
+)
+_SOURCE_ONLY_BATCH = Row(
+    "source_only_batch",
+    "Source only, BatchNorm in training mode",
+    "source_only",
+    {"statistics": "batch"},
+)
+
+
+def _on_request(*rows: Row) -> tuple[Row, ...]:
+    return tuple(replace(row, on_request=True) for row in rows)
+
+
+def _ablation(*variants: Row) -> tuple[Row, ...]:
+    """Variants of DIAL with the entropy and without it, and the network without DA-layers."""
+    source_only, entropy_only = (
+        replace(_METHODS[name], variant=NO_LAYERS) for name in ("source_only", "entropy_only")
     )
-    with_entropy = [
-        Row(name, label, "dial", options, variant=label)
-        for name, (label, options) in chosen.items()
-    ]
-    without = [
-        Row(f"{name}_no_entropy", label, "dial", options | {"entropy": 0.0}, variant=label)
-        for name, (label, options) in chosen.items()
-    ]
-    return (_SOURCE_ONLY, entropy_only, *with_entropy, *without)
+    # Its loss is the same with DA-layers and without.
+    entropy_only = replace(entropy_only, inherits=("entropy", "warmup"))
+    without = (
+        replace(row, name=f"{row.name}_no_entropy", options={**row.options, "entropy": 0.0})
+        for row in variants
+    )
+    return (source_only, entropy_only, *variants, *without)
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -169,7 +175,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             "Office-31 (Table 1 of the paper)",
             "efficientnet_lite0",
             _OFFICE_TASKS,
-            (_SOURCE_ONLY, *_BASELINES, _DIAL, *_VARIANTS),
+            (
+                *(
+                    row
+                    for name, row in _METHODS.items()
+                    if name in _LABELS.keys() - {"entropy_only"}
+                ),
+                *_on_request(_SOURCE_ONLY_BATCH, _REFERENCES[0], _PRETRAINED[0]),
+                *_on_request(*(_METHODS[name] for name in ("entropy_only", *_OTHERS))),
+            ),
             paper=TABLE_1,
         ),
         Benchmark(
@@ -177,7 +191,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             "Office-31, ablation (Table 2 of the paper)",
             "efficientnet_lite0",
             _OFFICE_TASKS,
-            _ablation(anchored=True),
+            _ablation(*_REFERENCES, *_PRETRAINED),
             paper=TABLE_2,
             ablation=True,
         ),
@@ -186,7 +200,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             "Embedded digits, all methods",
             "digits_cnn",
             _DIGITS_TASKS,
-            (_SOURCE_ONLY, _ENTROPY_ONLY, *_BASELINES, _DIAL),
+            (*_METHODS.values(),),
         ),
         Benchmark(
             "digits-ablation",
@@ -194,7 +208,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             "digits_cnn",
             _DIGITS_TASKS,
             # Trained from scratch, so that Anchored would be BN once more.
-            _ablation(anchored=False),
+            _ablation(*_REFERENCES),
             ablation=True,
         ),
     )

@@ -34,7 +34,7 @@ def create(name: str, settings: Mapping[str, Any] | None = None) -> Method:
         DialError: no such method, or a setting that it does not have.
 
     >>> create("dial", {"entropy": 0.3})
-    Dial(reference='auto', entropy=0.3, warmup=0.0, sparsity=0.0, passes='auto')
+    Dial(reference='auto', entropy=0.3, warmup=0.0, sparsity=0.0, passes='auto', centroids=False)
     """
     chosen = {key: value for key, value in (settings or {}).items() if value is not None}
     known = [field.name for field in fields(kind(name))]

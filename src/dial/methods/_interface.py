@@ -102,8 +102,8 @@ class Method(ABC):
     def finish(self, trainee: Trainee, images: Images) -> None:  # noqa: B027 - most do nothing
         """What is done once, after the last step."""
 
-    def predictor(self, trainee: Trainee) -> nn.Module:
-        """The target's predictor as a plain network in eval mode."""
+    def predictor(self, trainee: Trainee, images: Images) -> nn.Module:  # noqa: ARG002
+        """The target's predictor as a plain network in eval mode, once `finish` is done."""
         return trainee.network.eval()
 
 
@@ -137,9 +137,31 @@ def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
         )
 
 
+def linear_classifier(network: nn.Module, name: str) -> nn.Linear:
+    """The linear layer that gives the logits, without what stands behind it.
+
+    Raises:
+        DialError: it is of another kind, or has no bias.
+    """
+    layer = network.get_submodule(name)
+    layer = layer[0] if isinstance(layer, nn.Sequential) else layer
+    if not isinstance(layer, nn.Linear) or layer.bias is None:
+        raise DialError(
+            wanted="a linear classifier with a bias, to make it anew when training is over",
+            got=f"a {type(layer).__name__}",
+            fix="choose another backbone, or a method that leaves it (dial with --no-centroids)",
+        )
+    return layer
+
+
 def cross_entropy(output: Output, labels: Tensor) -> Tensor:
     """Of the source, averaged over its sub-batch, in float32."""
     return nn.functional.cross_entropy(output.logits.float(), labels)
+
+
+def grown(progress: float, warmup: float) -> float:
+    """The share of its value that a weight has come to, which grows evenly while `warmup` lasts."""
+    return min(1.0, progress / warmup) if warmup else 1.0
 
 
 def both(trainee: nn.Module, batch: Batch) -> tuple[Output, Output]:

@@ -45,7 +45,7 @@ class AdaBN(Method):
         """The target's statistics, over all its images."""
         calibrate(trainee.network, images.target, domain="target")
 
-    def predictor(self, trainee: Trainee) -> nn.Module:
+    def predictor(self, trainee: Trainee, images: Images) -> nn.Module:  # noqa: ARG002
         """With the target's statistics."""
         return fold(trainee.network, "target", fuse=False)
 

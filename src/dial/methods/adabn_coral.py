@@ -4,13 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dial.calibration import calibrate, to_network
-from dial.conversion import Appended
 from dial.domains import use_domain
-from dial.errors import DialError
-from dial.methods._interface import Images, Trainee
+from dial.methods._interface import Images, Trainee, linear_classifier
 from dial.methods.adabn import AdaBN
 
 
@@ -28,14 +26,7 @@ class AdaBNCoral(AdaBN):
         source = _features(trainee, images.source, "source")
         target = _features(trainee, images.target, "target")
         weight, bias = _fit(recolour(source, target), images.source_labels, self.regularisation)
-        layer = trainee.network.get_submodule(trainee.backbone.classifier)
-        layer = layer[0] if isinstance(layer, Appended) else layer
-        if not isinstance(layer, nn.Linear) or layer.bias is None:
-            raise DialError(
-                wanted="a linear classifier with a bias for adabn_coral",
-                got=f"a {type(layer).__name__}",
-                fix="choose another backbone, or the method adabn",
-            )
+        layer = linear_classifier(trainee.network, trainee.backbone.classifier)
         with torch.no_grad():
             layer.weight.copy_(weight)
             layer.bias.copy_(bias)

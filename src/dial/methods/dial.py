@@ -13,6 +13,7 @@ from dial.calibration import calibrate
 from dial.data.batches import Batch
 from dial.domains import use_domain
 from dial.folding import fold
+from dial.methods._centroids import refit
 from dial.methods._interface import (
     Images,
     Method,
@@ -21,6 +22,8 @@ from dial.methods._interface import (
     Trainee,
     check_choice,
     cross_entropy,
+    grown,
+    linear_classifier,
 )
 from dial.references import Reference
 
@@ -43,6 +46,8 @@ class Dial(Method):
     """Weight of the L1 penalty on centred activations."""
     passes: str = "auto"
     """'joint', 'separate', or 'auto': the faster one on the device."""
+    centroids: bool = False
+    """Whether the target's class centres take the classifier's place when training is over."""
 
     without = "the same network with the source's statistics in its DA-layers"
 
@@ -51,6 +56,8 @@ class Dial(Method):
 
     def prepare(self, backbone: Backbone) -> Trainee:
         """DA-layers in place of all BatchNorms, and where the backbone wants them besides."""
+        if self.centroids:
+            linear_classifier(backbone.network, backbone.classifier)  # to hear of another kind now
         backbone.convert(self.reference_for(backbone))
         return Trainee(backbone)
 
@@ -80,6 +87,10 @@ class Dial(Method):
         with use_domain(trainee, "source"):
             source = trainee(batch.source)
         yield self._of_source(source, batch) | self._penalty(trainee, 0.5)
+        if not (self.entropy or self.sparsity):  # the target has its statistics to give, no more
+            with torch.no_grad(), use_domain(trainee, "target"):
+                trainee(batch.target)
+            return
         with use_domain(trainee, "target"):
             target = trainee(batch.target)
         yield self._of_target(target, progress) | self._penalty(trainee, 0.5)
@@ -88,8 +99,10 @@ class Dial(Method):
         return {"cross_entropy": cross_entropy(source, batch.labels)}
 
     def _of_target(self, target: Output, progress: float) -> Terms:
-        grown = min(1.0, progress / self.warmup) if self.warmup else 1.0
-        return {"entropy": grown * self.entropy * losses.entropy(target.logits)}
+        if not self.entropy:
+            return {}
+        weight = grown(progress, self.warmup) * self.entropy
+        return {"entropy": weight * losses.entropy(target.logits)}
 
     def _penalty(self, trainee: nn.Module, share: float) -> Terms:
         if not self.sparsity:
@@ -106,9 +119,12 @@ class Dial(Method):
         """The target's statistics, over all its images."""
         calibrate(trainee.network, images.target, domain="target")
 
-    def predictor(self, trainee: Trainee) -> nn.Module:
-        """With the target's statistics."""
-        return fold(trainee.network, "target", fuse=False)
+    def predictor(self, trainee: Trainee, images: Images) -> nn.Module:
+        """With the target's statistics, and its class centres where they are asked for."""
+        network = fold(trainee.network, "target", fuse=False)
+        if self.centroids:
+            refit(network, images.target, classifier=trainee.backbone.classifier)
+        return network
 
 
 METHOD = Dial

@@ -7,7 +7,7 @@ from torch import nn
 
 from dial import losses
 from dial.data.batches import Batch
-from dial.methods._interface import PlainMethod, Terms, both, cross_entropy
+from dial.methods._interface import PlainMethod, Terms, both, cross_entropy, grown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,13 +16,15 @@ class EntropyOnly(PlainMethod):
 
     entropy: float = 0.2
     """Weight of the target's entropy."""
+    warmup: float = 0.0
+    """Share of the training over which the entropy's weight grows from nothing to its value."""
 
-    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
+    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
         """Both terms of one pass."""
         source, target = both(trainee, batch)
         yield {
             "cross_entropy": cross_entropy(source, batch.labels),
-            "entropy": self.entropy * losses.entropy(target.logits),
+            "entropy": grown(progress, self.warmup) * self.entropy * losses.entropy(target.logits),
         }
 
 
