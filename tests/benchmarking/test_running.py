@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -15,6 +16,7 @@ from dial import DialError
 from dial.benchmarking import bench, running
 from dial.benchmarking.cells import Cell
 from dial.engine import Interrupted
+from dial.methods import kind
 
 from ..test_cli import run as run_command
 
@@ -137,6 +139,21 @@ def test_a_cell_that_fails_does_not_stop_the_grid(
     assert "| Source only | - |" in (tmp_path / "table.md").read_text()
 
 
+def test_a_cell_that_breaks_does_not_stop_the_grid_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def break_down(*_: object) -> None:
+        raise RuntimeError("Calculated padded input size per channel: (3 x 3)\nin the kernel")
+
+    monkeypatch.setattr(kind("adabn"), "finish", break_down)
+    outcome = bench("digits", out=tmp_path, **GRID | {"methods": "adabn,dial"})
+    reason = "RuntimeError: Calculated padded input size per channel: (3 x 3)"
+    assert outcome.failed == {"mnist->optdigits adabn seed 0": reason}
+    assert [line["row"] for line in outcome.results] == ["dial"]
+    told = capsys.readouterr().err
+    assert f"cell 1/2 mnist->optdigits adabn seed 0: failed: {reason}\n" in told
+
+
 def test_the_command_lists_what_failed_and_ends_with_code_2(tmp_path: Path) -> None:
     grid = {"methods": "dial", "steps": 20, "lr": 1e30}
     process = start(tmp_path, "--quiet", "--json", **grid)
@@ -167,6 +184,22 @@ def test_sigterm_stops_it_also_outside_of_training(
     with pytest.raises(Interrupted):
         bench("digits", out=tmp_path, quiet=True, **GRID)
     assert signal.getsignal(signal.SIGTERM) == former
+
+
+def test_sigterm_while_a_cell_resumes_stops_it_and_it_goes_on(whole: Path, tmp_path: Path) -> None:
+    def stop(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    with (
+        patch("dial.adaptation.conclude", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        bench("digits", out=tmp_path, quiet=True, **GRID)
+    assert (cell(tmp_path, "source_only") / "last.ckpt").exists()
+    with patch("dial.engine.torch.load", stop), pytest.raises(Interrupted):
+        bench("digits", out=tmp_path, quiet=True, **GRID)
+    assert not bench("digits", out=tmp_path, quiet=True, **GRID).failed
+    assert results(tmp_path) == results(whole)
 
 
 @pytest.mark.parametrize(

@@ -113,9 +113,9 @@ def _run(
             started = time.perf_counter()
             try:
                 accuracy = _train(cell, machine | {"data": data})
-            except DialError as error:
-                failed[cell.title] = str(error)
-                bar.failed(cell.title, str(error))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other cells can run
+                failed[cell.title] = _reason(error)
+                bar.failed(cell.title, failed[cell.title])
                 continue
             _drop_checkpoint(cell)
             results.publish(publication.out, publication.benchmark, publication.write_tables)
@@ -137,6 +137,13 @@ def _train(cell: Cell, machine: dict[str, Any]) -> float:
         **machine,
     )
     return float(run.result["target_accuracy"])
+
+
+def _reason(error: Exception) -> str:
+    """Why a cell failed, in one line."""
+    if isinstance(error, DialError):
+        return str(error)
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
 def _drop_checkpoint(cell: Cell) -> None:
