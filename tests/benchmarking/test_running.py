@@ -110,6 +110,29 @@ def test_a_finished_grid_runs_nothing_and_tables_need_no_settings(
     assert (whole / "results.jsonl").read_bytes() == before
 
 
+def test_published_results_are_tabulated_and_kept(whole: Path, tmp_path: Path) -> None:
+    published = (whole / "results.jsonl").read_text()
+    (tmp_path / "results.jsonl").write_text(published)
+    outcome = bench("digits", out=tmp_path, tables_only=True)
+    assert outcome.results == [json.loads(line) for line in published.splitlines()]
+    assert (tmp_path / "table.md").read_bytes() == (whole / "table.md").read_bytes()
+    with pytest.raises(DialError, match=r"seed-0 was run with, got lr was 0\.001, is"):
+        bench("digits", out=tmp_path, **GRID | {"seeds": "1"}, lr=0.5)
+    assert (tmp_path / "results.jsonl").read_text() == published
+    bench("digits", out=tmp_path, quiet=True, **GRID | {"methods": "dan"})
+    rows = [line["row"] for line in results(tmp_path)]
+    assert rows == ["source_only", "dan", "adabn", "dial"]
+    assert set(published.splitlines()) < set((tmp_path / "results.jsonl").read_text().splitlines())
+
+
+@pytest.mark.parametrize("name", ["empty", "nowhere"])
+def test_there_are_no_tables_of_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DialError, match=rf"finished cells of the benchmark digits, got .*{name}"):
+        bench("digits", out=tmp_path / name, tables_only=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
+
+
 def test_other_settings_or_benchmarks_do_not_mix(whole: Path) -> None:
     with pytest.raises(DialError, match=r"the cell in .*seed-0 was run with, got lr was"):
         bench("digits", out=whole, **GRID, lr=0.5)
@@ -196,6 +219,8 @@ def test_sigterm_while_a_cell_resumes_stops_it_and_it_goes_on(whole: Path, tmp_p
     ):
         bench("digits", out=tmp_path, quiet=True, **GRID)
     assert (cell(tmp_path, "source_only") / "last.ckpt").exists()
+    with pytest.raises(DialError, match=r"which holds digits; fix: name another --out"):
+        bench("digits-ablation", out=tmp_path)
     with patch("dial.engine.torch.load", stop), pytest.raises(Interrupted):
         bench("digits", out=tmp_path, quiet=True, **GRID)
     assert not bench("digits", out=tmp_path, quiet=True, **GRID).failed

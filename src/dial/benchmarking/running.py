@@ -69,10 +69,11 @@ def bench(
     benchmark, folder = grids.get(name), Path(out)
     chosen_tasks, rows = benchmark.choose_tasks(tasks), benchmark.choose_rows(methods)
     results.check_folder(folder, benchmark)
-    asked = ((), ()) if tables_only else (rows, chosen_tasks)
-    publication = Publication(folder, benchmark, rows=asked[0], tasks=asked[1])
     failed: dict[str, str] = {}
-    if not tables_only:
+    if tables_only:
+        publication = Publication(folder, benchmark, rows=(), tasks=())
+    else:
+        publication = Publication(folder, benchmark, rows=rows, tasks=chosen_tasks)
         planned = planning.plan(
             benchmark,
             out=folder,
@@ -83,9 +84,15 @@ def bench(
             given=given,
         )
         share = planning.take_shard(planned, shard)
-        planning.check_settings(planned, folder)
+        planning.check_settings(planned, folder, results.read(folder, benchmark))
         failed = _run(share, publication, data=data, quiet=quiet, machine=machine or {})
     found = results.publish(folder, benchmark, publication.write_all)
+    if tables_only and not found:
+        raise DialError(
+            wanted=f"a folder with finished cells of the benchmark {name}",
+            got=f"{folder}, which has none",
+            fix="run it without --tables first, or check --out",
+        )
     return Outcome(publication.table(found), found, failed)
 
 
@@ -105,6 +112,7 @@ def _run(
     if not missing:
         return {}
     domains = _open(missing, data)
+    results.claim(publication.out, publication.benchmark)
     failed: dict[str, str] = {}
     costs = [_cost(cell, domains) for cell in missing]
     with _terminable(), GridProgress(costs, done=len(cells) - len(missing), quiet=quiet) as bar:
