@@ -162,6 +162,26 @@ def test_a_cell_that_fails_does_not_stop_the_grid(
     assert "| Source only | - |" in (tmp_path / "table.md").read_text()
 
 
+def test_the_time_left_knows_what_failed_and_who_looks_at_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+
+    def pass_time(cell: Cell, *_: object) -> float:
+        if cell.row.name == "source_only":
+            now[0] += 1000
+            raise DialError(wanted="a finite loss", got="nan", fix="try a lower --lr")
+        now[0] += 10
+        return 0.5
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr(running, "_train", pass_time)
+    bench("digits", out=tmp_path, **GRID)
+    told = capsys.readouterr().err.splitlines()
+    assert told[3] == "cell 2/3 mnist->optdigits adabn seed 0: 50.0 % in 10 s; about 20 s left"
+
+
 def test_a_cell_that_breaks_does_not_stop_the_grid_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

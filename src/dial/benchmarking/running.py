@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dial import backbones
+from dial import backbones, methods
 from dial.adaptation import adapt
 from dial.benchmarking import cells as planning
 from dial.benchmarking import grids, results
@@ -170,9 +170,13 @@ def _open(cells: Sequence[Cell], data: str | Path | None) -> dict[str, Domain]:
 
 
 def _cost(cell: Cell, domains: dict[str, Domain]) -> float:
-    """How long it takes, in any unit: by its steps, or by the source's images."""
+    """How long it takes, in any unit: by its steps, or by the source's images.
+
+    A step that looks at the target too takes about twice as long.
+    """
     chosen = cell.settings()
-    return float(chosen.steps or chosen.epochs * len(domains[cell.task.source].images))
+    length = chosen.steps or chosen.epochs * len(domains[cell.task.source].images)
+    return float(length * (2 if methods.kind(chosen.method).needs_target else 1))
 
 
 @contextmanager
