@@ -16,9 +16,11 @@ from dial import DialError
 from dial.benchmarking import bench, running
 from dial.benchmarking.cells import Cell
 from dial.engine import Interrupted
+from dial.locking import FileLock
 from dial.methods import kind
 
 from ..test_cli import run as run_command
+from .test_results import finish
 
 GRID: dict[str, Any] = {
     "tasks": "mnist-optdigits",
@@ -88,6 +90,25 @@ def test_killed_and_started_again_it_repeats_no_finished_cell(whole: Path, tmp_p
     assert results(tmp_path) == results(whole)
     for name in ("table.md", "table.csv", "table.tex", "index.html"):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_what_another_process_holds_or_has_finished_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def finish_another(here: Cell, *_: object) -> float:
+        finish(tmp_path, "dial", 0)
+        config = {"settings": here.settings().to_dict()}
+        (cell(tmp_path, "dial") / "config.json").write_text(json.dumps(config))
+        return 0.5
+
+    monkeypatch.setattr(running, "_train", finish_another)
+    with FileLock(cell(tmp_path, "adabn").with_suffix(".lock")).held():
+        outcome = bench("digits", out=tmp_path, **GRID)
+    assert not outcome.failed
+    assert [line["row"] for line in outcome.results] == ["dial"]
+    told = capsys.readouterr().err.splitlines()
+    assert told[2].startswith("cell 2/3 mnist->optdigits adabn seed 0: another process is at it")
+    assert told[3] == "cell 3/3 mnist->optdigits dial seed 0: another process has finished it"
 
 
 def test_two_shards_at_the_same_time_are_the_grid(whole: Path, tmp_path: Path) -> None:
@@ -258,6 +279,10 @@ def test_sigterm_while_a_cell_resumes_stops_it_and_it_goes_on(whole: Path, tmp_p
         ({"preset": "magic"}, "one of the presets"),
         ({"backbone": "magic"}, "one of the backbones"),
         ({"steps": 0}, "got steps=0"),
+        ({"batch_size": "1+1"}, r"a batch size like 32\+16"),
+        ({"methods": "source_only,dial", "batch_size": "3"}, r"a batch size like 32\+16"),
+        ({"machine": {"device": "magic"}}, "a device 'magic'"),
+        ({"machine": {"workers": -1}}, "of 0 or more, got -1"),
         ({"name": "office31", "tasks": None, "methods": None}, "fix: pass --data DIR"),
     ],
 )
@@ -267,6 +292,12 @@ def test_wrong_use_is_told_before_anything_runs(
     with pytest.raises(DialError, match=message):
         bench(**{"name": "digits", "out": tmp_path, **GRID, **changes})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_in_the_way_is_told_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DialError, match=r"to write .*file/runs/.*, got"):
+        bench("digits", out=tmp_path / "file", **GRID)
 
 
 def test_wrong_use_of_the_command() -> None:

@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,13 @@ from dial.benchmarking.cells import Cell
 from dial.benchmarking.progress import GridProgress
 from dial.benchmarking.publication import Publication
 from dial.benchmarking.tables import Table
+from dial.data.batch_size import parse_batch_size
 from dial.data.domain import Domain, require_labels
 from dial.datasets import open_domain
 from dial.engine import Interrupted
 from dial.errors import DialError
+from dial.locking import FileLock
+from dial.machine import Machine, launch
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ def bench(
         )
         share = planning.take_shard(planned, shard)
         planning.check_settings(planned, folder, results.read(folder, benchmark))
-        failed = _run(share, publication, data=data, quiet=quiet, machine=machine or {})
+        where = (machine or {}) | {"data": data}
+        failed = _run(share, publication, quiet=quiet, machine=where)
     found = results.publish(folder, benchmark, publication.write_all)
     if tables_only and not found:
         raise DialError(
@@ -100,7 +104,6 @@ def _run(
     cells: Sequence[Cell],
     publication: Publication,
     *,
-    data: str | Path | None,
     quiet: bool,
     machine: dict[str, Any],
 ) -> dict[str, str]:
@@ -111,21 +114,26 @@ def _run(
             _drop_checkpoint(cell)
     if not missing:
         return {}
-    domains = _open(missing, data)
+    domains = _open(missing, machine)
     results.claim(publication.out, publication.benchmark)
     failed: dict[str, str] = {}
     costs = [_cost(cell, domains) for cell in missing]
     with _terminable(), GridProgress(costs, done=len(cells) - len(missing), quiet=quiet) as bar:
         for cell in missing:
-            bar.begin(cell.title)
-            started = time.perf_counter()
-            try:
-                accuracy = _train(cell, machine | {"data": data})
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other cells can run
-                failed[cell.title] = _reason(error)
-                bar.failed(cell.title, failed[cell.title])
-                continue
-            _drop_checkpoint(cell)
+            with FileLock(cell.folder.with_suffix(".lock")).tried() as ours:
+                if not ours or cell.finished:
+                    told = "another process has finished it" if ours else "another process is at it"
+                    bar.skipped(cell.title, told)
+                    continue
+                bar.begin(cell.title)
+                started = time.perf_counter()
+                try:
+                    accuracy = _train(cell, machine)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the others can run
+                    failed[cell.title] = _reason(error)
+                    bar.failed(cell.title, failed[cell.title])
+                    continue
+                _drop_checkpoint(cell)
             results.publish(publication.out, publication.benchmark, publication.write_tables)
             bar.finished(cell.title, accuracy=accuracy, seconds=time.perf_counter() - started)
     return failed
@@ -159,14 +167,25 @@ def _drop_checkpoint(cell: Cell) -> None:
     (cell.folder / "last.ckpt").unlink(missing_ok=True)
 
 
-def _open(cells: Sequence[Cell], data: str | Path | None) -> dict[str, Domain]:
+def _open(cells: Sequence[Cell], machine: dict[str, Any]) -> dict[str, Domain]:
     """All domains, to hear once and at the start of what every cell would fail from."""
+    given = Machine(**{key: value for key, value in machine.items() if value is not None})
+    launch(lambda _: None, machine=replace(given, devices=1))
     names = dict.fromkeys(name for cell in cells for name in (cell.task.source, cell.task.target))
-    domains = {name: open_domain(name, data=data) for name in names}
+    domains = {name: open_domain(name, data=given.data) for name in names}
     chosen = cells[0].settings()
     classes = require_labels(domains[cells[0].task.source]).classes
     backbones.create(chosen.backbone, num_classes=len(classes), weights=chosen.weights)
+    for cell in cells:
+        source, target = (len(domains[d].images) for d in (cell.task.source, cell.task.target))
+        seen = target if _sees_target(cell) else 0
+        parse_batch_size(chosen.batch_size, source=source, target=seen)
     return domains
+
+
+def _sees_target(cell: Cell) -> bool:
+    """Whether its steps look at the target's images."""
+    return methods.kind(cell.row.method).needs_target
 
 
 def _cost(cell: Cell, domains: dict[str, Domain]) -> float:
@@ -176,7 +195,7 @@ def _cost(cell: Cell, domains: dict[str, Domain]) -> float:
     """
     chosen = cell.settings()
     length = chosen.steps or chosen.epochs * len(domains[cell.task.source].images)
-    return float(length * (2 if methods.kind(chosen.method).needs_target else 1))
+    return float(length * (2 if _sees_target(cell) else 1))
 
 
 @contextmanager
