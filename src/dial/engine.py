@@ -31,8 +31,11 @@ class NotFiniteError(DialError):
     """A loss went to infinity, or is not a number."""
 
 
-class Interrupted(Exception):  # noqa: N818 - it is no error
-    """Somebody asked the run to stop; its checkpoint is written."""
+class Interrupted(BaseException):
+    """Somebody asked the run to stop; its checkpoint is written.
+
+    As with KeyboardInterrupt, what catches errors does not catch it.
+    """
 
 
 @dataclass

@@ -9,6 +9,18 @@ from dial import files
 from dial.errors import DialError
 
 
+class NoLocksError(DialError):
+    """The system has no locks on files."""
+
+
+def _no_locks(got: str) -> NoLocksError:
+    return NoLocksError(
+        wanted="locks on files, by which several processes share the trials",
+        got=got,
+        fix="give the setting a value in place of auto",
+    )
+
+
 class FileLock:
     """An exclusive lock on a file, which is made where there is none and stays.
 
@@ -31,11 +43,7 @@ class FileLock:
         try:
             import fcntl
         except ImportError as error:  # Windows
-            raise DialError(
-                wanted="locks on files, by which several processes share the trials",
-                got="a system that has no fcntl",
-                fix="give the setting a value in place of auto",
-            ) from error
+            raise _no_locks("a system that has no fcntl") from error
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             file = self._path.open("ab")
@@ -46,6 +54,9 @@ class FileLock:
         except BlockingIOError:
             file.close()
             return False
+        except OSError as error:  # some network file systems
+            file.close()
+            raise _no_locks(error.strerror or str(error)) from error
         except BaseException:
             file.close()
             raise
@@ -64,5 +75,17 @@ class FileLock:
         self.acquire()
         try:
             yield
+        finally:
+            self.release()
+
+    @contextmanager
+    def tried(self) -> Iterator[bool]:
+        """Without waiting, whether it is held inside the `with`; True where there are no locks."""
+        try:
+            ours = self.acquire(wait=False)
+        except NoLocksError:
+            ours = True
+        try:
+            yield ours
         finally:
             self.release()

@@ -29,6 +29,14 @@ class Machine:
     report: bool = True
     """Whether the run gathers evidence at its end and writes its page."""
 
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise DialError(
+                wanted="workers, threads that make batches, of 0 or more",
+                got=str(self.workers),
+                fix="use --workers 1",
+            )
+
 
 def launch(function: Callable[..., None], *args: Any, machine: Machine, **kwargs: Any) -> None:
     """Call `function(fabric, ...)` in as many processes as there are devices."""

@@ -65,10 +65,20 @@ def test_settings_that_differ_name_the_cell(tmp_path: Path) -> None:
     del stored["schedule"]  # as if that setting had come later
     first.folder.mkdir(parents=True)
     (first.folder / "config.json").write_text(json.dumps({"settings": stored}))
-    check_settings(cells(tmp_path, lr=0.2), tmp_path)  # nothing has come of it
+    check_settings(cells(tmp_path, lr=0.2), tmp_path, [])  # nothing has come of it
     (first.folder / "last.ckpt").touch()
-    check_settings(cells(tmp_path, lr=0.1), tmp_path)
+    check_settings(cells(tmp_path, lr=0.1), tmp_path, [])
     with pytest.raises(DialError, match=r"seed-0 was run with, got lr was 0\.1, is 0\.2"):
-        check_settings(cells(tmp_path, lr=0.2), tmp_path)
+        check_settings(cells(tmp_path, lr=0.2), tmp_path, [])
     with pytest.raises(DialError, match=r"source_only/seed-0 was run with, got lr was 0\.1"):
-        check_settings(cells(tmp_path, lr=0.2)[1:2], tmp_path)  # another cell of the same table
+        check_settings(cells(tmp_path, lr=0.2)[1:2], tmp_path, [])  # another cell of the same table
+
+
+def test_settings_of_published_results_count_too(tmp_path: Path) -> None:
+    first = cells(tmp_path, lr=0.1)[0]
+    stored = json.loads(json.dumps(first.settings().to_dict()))
+    listed = [{"task": "mnist-optdigits", "row": "source_only", "seed": 0, "settings": stored}]
+    check_settings(cells(tmp_path, lr=0.1), tmp_path, listed)
+    for planned in (cells(tmp_path, lr=0.2), cells(tmp_path, lr=0.2)[1:2]):
+        with pytest.raises(DialError, match=r"source_only/seed-0 was run with, got lr was 0\.1"):
+            check_settings(planned, tmp_path, listed)

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -15,8 +16,11 @@ from dial import DialError
 from dial.benchmarking import bench, running
 from dial.benchmarking.cells import Cell
 from dial.engine import Interrupted
+from dial.locking import FileLock
+from dial.methods import kind
 
 from ..test_cli import run as run_command
+from .test_results import finish
 
 GRID: dict[str, Any] = {
     "tasks": "mnist-optdigits",
@@ -88,6 +92,25 @@ def test_killed_and_started_again_it_repeats_no_finished_cell(whole: Path, tmp_p
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_what_another_process_holds_or_has_finished_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def finish_another(here: Cell, *_: object) -> float:
+        finish(tmp_path, "dial", 0)
+        config = {"settings": here.settings().to_dict()}
+        (cell(tmp_path, "dial") / "config.json").write_text(json.dumps(config))
+        return 0.5
+
+    monkeypatch.setattr(running, "_train", finish_another)
+    with FileLock(cell(tmp_path, "adabn").with_suffix(".lock")).held():
+        outcome = bench("digits", out=tmp_path, **GRID)
+    assert not outcome.failed
+    assert [line["row"] for line in outcome.results] == ["dial"]
+    told = capsys.readouterr().err.splitlines()
+    assert told[2].startswith("cell 2/3 mnist->optdigits adabn seed 0: another process is at it")
+    assert told[3] == "cell 3/3 mnist->optdigits dial seed 0: another process has finished it"
+
+
 def test_two_shards_at_the_same_time_are_the_grid(whole: Path, tmp_path: Path) -> None:
     processes = [start(tmp_path, f"--shard={i}/2") for i in (1, 2)]
     for process in processes:
@@ -106,6 +129,29 @@ def test_a_finished_grid_runs_nothing_and_tables_need_no_settings(
     outcome = bench("digits", out=whole, tables_only=True)
     assert [line.method for line in outcome.table.lines] == ["Source only", "AdaBN", "DIAL"]
     assert (whole / "results.jsonl").read_bytes() == before
+
+
+def test_published_results_are_tabulated_and_kept(whole: Path, tmp_path: Path) -> None:
+    published = (whole / "results.jsonl").read_text()
+    (tmp_path / "results.jsonl").write_text(published)
+    outcome = bench("digits", out=tmp_path, tables_only=True)
+    assert outcome.results == [json.loads(line) for line in published.splitlines()]
+    assert (tmp_path / "table.md").read_bytes() == (whole / "table.md").read_bytes()
+    with pytest.raises(DialError, match=r"seed-0 was run with, got lr was 0\.001, is"):
+        bench("digits", out=tmp_path, **GRID | {"seeds": "1"}, lr=0.5)
+    assert (tmp_path / "results.jsonl").read_text() == published
+    bench("digits", out=tmp_path, quiet=True, **GRID | {"methods": "dan"})
+    rows = [line["row"] for line in results(tmp_path)]
+    assert rows == ["source_only", "dan", "adabn", "dial"]
+    assert set(published.splitlines()) < set((tmp_path / "results.jsonl").read_text().splitlines())
+
+
+@pytest.mark.parametrize("name", ["empty", "nowhere"])
+def test_there_are_no_tables_of_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DialError, match=rf"finished cells of the benchmark digits, got .*{name}"):
+        bench("digits", out=tmp_path / name, tables_only=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
 
 
 def test_other_settings_or_benchmarks_do_not_mix(whole: Path) -> None:
@@ -135,6 +181,41 @@ def test_a_cell_that_fails_does_not_stop_the_grid(
     assert "cell 1/2 mnist->optdigits source_only seed 0: failed: wanted a finite loss" in told
     assert "cell 2/2 mnist->optdigits dial seed 0: " in told
     assert "| Source only | - |" in (tmp_path / "table.md").read_text()
+
+
+def test_the_time_left_knows_what_failed_and_who_looks_at_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+
+    def pass_time(cell: Cell, *_: object) -> float:
+        if cell.row.name == "source_only":
+            now[0] += 1000
+            raise DialError(wanted="a finite loss", got="nan", fix="try a lower --lr")
+        now[0] += 10
+        return 0.5
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr(running, "_train", pass_time)
+    bench("digits", out=tmp_path, **GRID)
+    told = capsys.readouterr().err.splitlines()
+    assert told[3] == "cell 2/3 mnist->optdigits adabn seed 0: 50.0 % in 10 s; about 20 s left"
+
+
+def test_a_cell_that_breaks_does_not_stop_the_grid_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def break_down(*_: object) -> None:
+        raise RuntimeError("Calculated padded input size per channel: (3 x 3)\nin the kernel")
+
+    monkeypatch.setattr(kind("adabn"), "finish", break_down)
+    outcome = bench("digits", out=tmp_path, **GRID | {"methods": "adabn,dial"})
+    reason = "RuntimeError: Calculated padded input size per channel: (3 x 3)"
+    assert outcome.failed == {"mnist->optdigits adabn seed 0": reason}
+    assert [line["row"] for line in outcome.results] == ["dial"]
+    told = capsys.readouterr().err
+    assert f"cell 1/2 mnist->optdigits adabn seed 0: failed: {reason}\n" in told
 
 
 def test_the_command_lists_what_failed_and_ends_with_code_2(tmp_path: Path) -> None:
@@ -169,6 +250,24 @@ def test_sigterm_stops_it_also_outside_of_training(
     assert signal.getsignal(signal.SIGTERM) == former
 
 
+def test_sigterm_while_a_cell_resumes_stops_it_and_it_goes_on(whole: Path, tmp_path: Path) -> None:
+    def stop(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    with (
+        patch("dial.adaptation.conclude", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        bench("digits", out=tmp_path, quiet=True, **GRID)
+    assert (cell(tmp_path, "source_only") / "last.ckpt").exists()
+    with pytest.raises(DialError, match=r"which holds digits; fix: name another --out"):
+        bench("digits-ablation", out=tmp_path)
+    with patch("dial.engine.torch.load", stop), pytest.raises(Interrupted):
+        bench("digits", out=tmp_path, quiet=True, **GRID)
+    assert not bench("digits", out=tmp_path, quiet=True, **GRID).failed
+    assert results(tmp_path) == results(whole)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -180,6 +279,10 @@ def test_sigterm_stops_it_also_outside_of_training(
         ({"preset": "magic"}, "one of the presets"),
         ({"backbone": "magic"}, "one of the backbones"),
         ({"steps": 0}, "got steps=0"),
+        ({"batch_size": "1+1"}, r"a batch size like 32\+16"),
+        ({"methods": "source_only,dial", "batch_size": "3"}, r"a batch size like 32\+16"),
+        ({"machine": {"device": "magic"}}, "a device 'magic'"),
+        ({"machine": {"workers": -1}}, "of 0 or more, got -1"),
         ({"name": "office31", "tasks": None, "methods": None}, "fix: pass --data DIR"),
     ],
 )
@@ -189,6 +292,12 @@ def test_wrong_use_is_told_before_anything_runs(
     with pytest.raises(DialError, match=message):
         bench(**{"name": "digits", "out": tmp_path, **GRID, **changes})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_in_the_way_is_told_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DialError, match=r"to write .*file/runs/.*, got"):
+        bench("digits", out=tmp_path / "file", **GRID)
 
 
 def test_wrong_use_of_the_command() -> None:

@@ -1,17 +1,15 @@
 """The cells of a grid: which there are, what each is run with, and which share a machine gets."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dial import settings
+from dial import runs
 from dial.benchmarking.grids import Benchmark, Row, Task
 from dial.errors import DialError
-from dial.runs import came_to_something
-from dial.settings import Settings
+from dial.settings import BEFORE, PRESETS, Settings, choose, preset_for
 
 PER_CELL = ("method", "options", "seed")
 """Settings in which the cells of one grid differ."""
@@ -41,11 +39,8 @@ class Cell:
 
     def options(self) -> dict[str, Any]:
         """What `dial.adapt` gets beside the domains, the folder and the preset."""
-        inherited = {
-            key: settings.PRESETS[self.preset].options[key]
-            for key in self.row.inherits
-            if key in settings.PRESETS[self.preset].options
-        }
+        usual = PRESETS[self.preset].options
+        inherited = {key: usual[key] for key in self.row.inherits if key in usual}
         return {
             "holdout": 0.0,  # the protocols of the tables train on the whole source
             **self.given,
@@ -57,7 +52,7 @@ class Cell:
 
     def settings(self) -> Settings:
         """The settings that `dial.adapt` makes of these."""
-        return settings.choose(self.preset, self.options())
+        return choose(self.preset, self.options())
 
 
 def plan(
@@ -72,8 +67,8 @@ def plan(
 ) -> list[Cell]:
     """Every cell, seed by seed, so that a whole table of one seed is there first."""
     chosen = {key: value for key, value in given.items() if value is not None}
-    preset = preset or settings.preset_for(chosen.get("backbone"), default=benchmark.preset)
-    settings.choose(preset, chosen)  # to hear of mistakes before anything runs
+    preset = preset or preset_for(chosen.get("backbone"), default=benchmark.preset)
+    choose(preset, chosen)  # to hear of mistakes before anything runs
     return [
         Cell(task, row, seed, out / "runs" / task.key / row.name / f"seed-{seed}", preset, chosen)
         for seed in seeds
@@ -117,28 +112,34 @@ def read_seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def check_settings(cells: Sequence[Cell], out: Path) -> None:
+def check_settings(cells: Sequence[Cell], out: Path, listed: Sequence[Mapping[str, Any]]) -> None:
     """Refuse to mix runs of different settings in one table.
+
+    Args:
+        cells: those to run.
+        out: the folder of the grid.
+        listed: results of cells that may have no run's folder there.
 
     Raises:
         DialError: names a cell that has results or a checkpoint, and what it was run with.
     """
     if not cells:
         return
-    ours = {cell.folder: cell for cell in cells}
-    for path in sorted((out / "runs").glob("*/*/seed-*/config.json")):
-        if not came_to_something(path.parent):
-            continue  # it begins anew
-        before = _known(json.loads(path.read_text())["settings"])
-        cell = ours.get(path.parent, cells[0])
+    home, ours = out / "runs", {cell.folder: cell for cell in cells}
+    stored = {home / r["task"] / r["row"] / f"seed-{r['seed']}": r["settings"] for r in listed}
+    for path in home.glob("*/*/seed-*/config.json"):
+        if runs.came_to_something(path.parent):  # others begin anew
+            stored[path.parent] = runs.read_config(path).get("settings", {})
+    for folder, before in sorted(stored.items()):
+        known = _known(before)
         changed = [
-            f"{key} was {before.get(key)!r}, is {value!r}"
-            for key, value in _plain(cell.settings()).items()
-            if before.get(key) != value and (path.parent in ours or key not in PER_CELL)
+            f"{key} was {known.get(key)!r}, is {value!r}"
+            for key, value in runs.plain(ours.get(folder, cells[0]).settings()).items()
+            if known.get(key) != value and (folder in ours or key not in PER_CELL)
         ]
         if changed:
             raise DialError(
-                wanted=f"the settings that the cell in {path.parent} was run with",
+                wanted=f"the settings that the cell in {folder} was run with",
                 got="; ".join(changed),
                 fix="give the same settings, or another --out",
             )
@@ -146,9 +147,4 @@ def check_settings(cells: Sequence[Cell], out: Path) -> None:
 
 def _known(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Stored settings, with today's defaults for what did not exist when they were stored."""
-    return _plain(Settings()) | settings.BEFORE | dict(stored)
-
-
-def _plain(chosen: Settings) -> dict[str, Any]:
-    plain: dict[str, Any] = json.loads(json.dumps(chosen.to_dict(), default=repr))
-    return plain
+    return runs.plain(Settings()) | BEFORE | dict(stored)

@@ -1,6 +1,5 @@
 """How far a grid has come: a bar in a terminal, plain lines in a log, with the time left."""
 
-import time
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -8,11 +7,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class GridProgress:
-    """Tells on standard error of each cell that ends, and estimates how long the others take."""
+    """Tells on standard error of each cell, and estimates how long those ahead take."""
 
     def __init__(self, costs: Sequence[float], *, done: int, quiet: bool) -> None:
         self._costs, self._done, self._quiet = list(costs), done, quiet
-        self._total, self._passed, self._started = done + len(costs), 0, time.monotonic()
+        self._total, self._passed = done + len(costs), 0
+        self._cost = self._seconds = 0.0  # of the cells that were finished here
         self._console = Console(stderr=True, quiet=quiet, highlight=False)
         self._bar: Progress | None = None
 
@@ -38,32 +38,40 @@ class GridProgress:
 
     def begin(self, title: str) -> None:
         """A cell begins."""
-        if self._bar is not None:
-            left = self._left()
-            self._bar.update(self._bar.task_ids[0], description=title + (left and f"; {left}"))
+        if self._bar is None:
+            self._say(f"{self._place(self._passed + 1)} {title}: begun")
+        else:
+            self._bar.update(self._bar.task_ids[0], description=title + self._left())
 
     def finished(self, title: str, *, accuracy: float, seconds: float) -> None:
         """A cell is finished."""
+        self._cost += self._costs[self._passed]
+        self._seconds += seconds
         self._end(f"{title}: {accuracy:.1%} in {seconds:.0f} s".replace("%", " %"))
 
     def failed(self, title: str, reason: str) -> None:
         """A cell failed; its time says nothing of the others'."""
-        self._costs[self._passed] = 0.0
         self._end(f"{title}: failed: {reason}")
+
+    def skipped(self, title: str, reason: str) -> None:
+        """A cell is not run here."""
+        self._end(f"{title}: {reason}")
 
     def _end(self, text: str) -> None:
         self._passed += 1
-        left = self._left()
-        self._say(f"cell {self._done + self._passed}/{self._total} {text}" + (left and f"; {left}"))
+        self._say(f"{self._place(self._passed)} {text}{self._left()}")
         if self._bar is not None:
             self._bar.advance(self._bar.task_ids[0])
 
+    def _place(self, number: int) -> str:
+        return f"cell {self._done + number}/{self._total}"
+
     def _left(self) -> str:
         """The time left, by what the cells so far took for their cost."""
-        spent, ahead = sum(self._costs[: self._passed]), sum(self._costs[self._passed :])
-        if not spent or not ahead:
+        ahead = sum(self._costs[self._passed :])
+        if not self._cost or not ahead:
             return ""
-        return f"about {duration((time.monotonic() - self._started) / spent * ahead)} left"
+        return f"; about {duration(self._seconds / self._cost * ahead)} left"
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)

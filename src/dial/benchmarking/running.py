@@ -4,11 +4,11 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dial import backbones
+from dial import backbones, methods
 from dial.adaptation import adapt
 from dial.benchmarking import cells as planning
 from dial.benchmarking import grids, results
@@ -16,10 +16,13 @@ from dial.benchmarking.cells import Cell
 from dial.benchmarking.progress import GridProgress
 from dial.benchmarking.publication import Publication
 from dial.benchmarking.tables import Table
+from dial.data.batch_size import parse_batch_size
 from dial.data.domain import Domain, require_labels
 from dial.datasets import open_domain
 from dial.engine import Interrupted
 from dial.errors import DialError
+from dial.locking import FileLock
+from dial.machine import Machine, launch
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,11 @@ def bench(
     benchmark, folder = grids.get(name), Path(out)
     chosen_tasks, rows = benchmark.choose_tasks(tasks), benchmark.choose_rows(methods)
     results.check_folder(folder, benchmark)
-    asked = ((), ()) if tables_only else (rows, chosen_tasks)
-    publication = Publication(folder, benchmark, rows=asked[0], tasks=asked[1])
     failed: dict[str, str] = {}
-    if not tables_only:
+    if tables_only:
+        publication = Publication(folder, benchmark, rows=(), tasks=())
+    else:
+        publication = Publication(folder, benchmark, rows=rows, tasks=chosen_tasks)
         planned = planning.plan(
             benchmark,
             out=folder,
@@ -83,9 +87,16 @@ def bench(
             given=given,
         )
         share = planning.take_shard(planned, shard)
-        planning.check_settings(planned, folder)
-        failed = _run(share, publication, data=data, quiet=quiet, machine=machine or {})
+        planning.check_settings(planned, folder, results.read(folder, benchmark))
+        where = (machine or {}) | {"data": data}
+        failed = _run(share, publication, quiet=quiet, machine=where)
     found = results.publish(folder, benchmark, publication.write_all)
+    if tables_only and not found:
+        raise DialError(
+            wanted=f"a folder with finished cells of the benchmark {name}",
+            got=f"{folder}, which has none",
+            fix="run it without --tables first, or check --out",
+        )
     return Outcome(publication.table(found), found, failed)
 
 
@@ -93,7 +104,6 @@ def _run(
     cells: Sequence[Cell],
     publication: Publication,
     *,
-    data: str | Path | None,
     quiet: bool,
     machine: dict[str, Any],
 ) -> dict[str, str]:
@@ -104,20 +114,26 @@ def _run(
             _drop_checkpoint(cell)
     if not missing:
         return {}
-    domains = _open(missing, data)
+    domains = _open(missing, machine)
+    results.claim(publication.out, publication.benchmark)
     failed: dict[str, str] = {}
     costs = [_cost(cell, domains) for cell in missing]
     with _terminable(), GridProgress(costs, done=len(cells) - len(missing), quiet=quiet) as bar:
         for cell in missing:
-            bar.begin(cell.title)
-            started = time.perf_counter()
-            try:
-                accuracy = _train(cell, machine | {"data": data})
-            except DialError as error:
-                failed[cell.title] = str(error)
-                bar.failed(cell.title, str(error))
-                continue
-            _drop_checkpoint(cell)
+            with FileLock(cell.folder.with_suffix(".lock")).tried() as ours:
+                if not ours or cell.finished:
+                    told = "another process has finished it" if ours else "another process is at it"
+                    bar.skipped(cell.title, told)
+                    continue
+                bar.begin(cell.title)
+                started = time.perf_counter()
+                try:
+                    accuracy = _train(cell, machine)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the others can run
+                    failed[cell.title] = _reason(error)
+                    bar.failed(cell.title, failed[cell.title])
+                    continue
+                _drop_checkpoint(cell)
             results.publish(publication.out, publication.benchmark, publication.write_tables)
             bar.finished(cell.title, accuracy=accuracy, seconds=time.perf_counter() - started)
     return failed
@@ -139,25 +155,47 @@ def _train(cell: Cell, machine: dict[str, Any]) -> float:
     return float(run.result["target_accuracy"])
 
 
+def _reason(error: Exception) -> str:
+    """Why a cell failed, in one line."""
+    if isinstance(error, DialError):
+        return str(error)
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+
+
 def _drop_checkpoint(cell: Cell) -> None:
     """A finished cell is never resumed, and its checkpoint is several times its model."""
     (cell.folder / "last.ckpt").unlink(missing_ok=True)
 
 
-def _open(cells: Sequence[Cell], data: str | Path | None) -> dict[str, Domain]:
+def _open(cells: Sequence[Cell], machine: dict[str, Any]) -> dict[str, Domain]:
     """All domains, to hear once and at the start of what every cell would fail from."""
+    given = Machine(**{key: value for key, value in machine.items() if value is not None})
+    launch(lambda _: None, machine=replace(given, devices=1))
     names = dict.fromkeys(name for cell in cells for name in (cell.task.source, cell.task.target))
-    domains = {name: open_domain(name, data=data) for name in names}
+    domains = {name: open_domain(name, data=given.data) for name in names}
     chosen = cells[0].settings()
     classes = require_labels(domains[cells[0].task.source]).classes
     backbones.create(chosen.backbone, num_classes=len(classes), weights=chosen.weights)
+    for cell in cells:
+        source, target = (len(domains[d].images) for d in (cell.task.source, cell.task.target))
+        seen = target if _sees_target(cell) else 0
+        parse_batch_size(chosen.batch_size, source=source, target=seen)
     return domains
 
 
+def _sees_target(cell: Cell) -> bool:
+    """Whether its steps look at the target's images."""
+    return methods.kind(cell.row.method).needs_target
+
+
 def _cost(cell: Cell, domains: dict[str, Domain]) -> float:
-    """How long it takes, in any unit: by its steps, or by the source's images."""
+    """How long it takes, in any unit: by its steps, or by the source's images.
+
+    A step that looks at the target too takes about twice as long.
+    """
     chosen = cell.settings()
-    return float(chosen.steps or chosen.epochs * len(domains[cell.task.source].images))
+    length = chosen.steps or chosen.epochs * len(domains[cell.task.source].images)
+    return float(length * (2 if _sees_target(cell) else 1))
 
 
 @contextmanager
