@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from dial import DialError
+from dial import DialError, engine
 from dial.benchmarking import bench, running
 from dial.benchmarking.cells import Cell
 from dial.engine import Interrupted
@@ -32,7 +32,7 @@ ROWS = GRID["methods"].split(",")
 
 
 def start(out: Path, *more: str, **grid: Any) -> subprocess.Popen[str]:
-    options = [f"--{key}={value}" for key, value in (GRID | grid).items()]
+    options = [f"--{key.replace('_', '-')}={value}" for key, value in (GRID | grid).items()]
     command = [sys.executable, "-c", "from dial.cli import main; main()", "bench", "digits"]
     return subprocess.Popen(
         [*command, f"--out={out}", *options, *more],
@@ -74,22 +74,39 @@ def test_a_grid_leaves_its_cells_and_tables(whole: Path) -> None:
         assert not (cell(whole, line["row"]) / "last.ckpt").exists()
 
 
-def test_killed_and_started_again_it_repeats_no_finished_cell(whole: Path, tmp_path: Path) -> None:
-    process = start(tmp_path)
-    while not (cell(tmp_path, "adabn") / "config.json").exists() and process.poll() is None:
+def test_killed_and_started_again_it_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
+    # An epoch is 7 of the 10 steps.
+    changes = {"tasks": "optdigits-mnist", "methods": "source_only,dial", "batch_size": "256+8"}
+    grid, whole, killed = GRID | changes | {"steps": 10}, tmp_path / "whole", tmp_path / "killed"
+    bench("digits", out=whole, quiet=True, **grid)
+    process = start(killed, **grid)
+    runs = killed / "runs" / "optdigits-mnist"
+    while not (runs / "dial" / "seed-0" / "last.ckpt").exists() and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    model = cell(tmp_path, "source_only") / "model.safetensors"
+    assert not (runs / "dial" / "seed-0" / "result.json").exists()
+    model = runs / "source_only" / "seed-0" / "model.safetensors"
     before = model.read_bytes(), model.stat().st_mtime_ns
-    assert not (cell(tmp_path, "dial") / "result.json").exists()
-    outcome = bench("digits", out=tmp_path, quiet=True, **GRID)
-    assert not outcome.failed
+    with patch("dial.engine._load", wraps=engine._load) as load:
+        assert not bench("digits", out=killed, quiet=True, **grid).failed
+    assert load.call_count == 1
     assert (model.read_bytes(), model.stat().st_mtime_ns) == before
-    assert results(tmp_path) == results(whole)
+    assert results(killed) == results(whole)
     for name in ("table.md", "table.csv", "table.tex", "index.html"):
-        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_two_commands_at_the_same_time_share_the_cells(whole: Path, tmp_path: Path) -> None:
+    told = ""
+    for process in [start(tmp_path), start(tmp_path)]:
+        told += process.communicate(timeout=240)[1]
+        assert process.returncode == 0, told
+    for row in ROWS:
+        assert told.count(f"mnist->optdigits {row} seed 0: begun") == 1, told
+    assert results(tmp_path) == results(whole)
+    assert (tmp_path / "table.md").read_bytes() == (whole / "table.md").read_bytes()
 
 
 def test_what_another_process_holds_or_has_finished_is_left_to_it(
