@@ -2,22 +2,25 @@
 
 import csv
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dial.benchmarking import figure, page
+from dial.benchmarking.cells import Cell
 from dial.benchmarking.grids import get
 from dial.benchmarking.tables import Line, Table, as_csv, escape, latex, markdown, tabulate
-from dial.settings import PRESETS
+from dial.repetition import stored
 
 DIGITS, OFFICE, ABLATION = get("digits"), get("office31"), get("office31-ablation")
 Results = list[dict[str, Any]]
 
 
 def result(task: str, row: str, seed: int, accuracy: float) -> dict[str, Any]:
-    settings = PRESETS["digits_cnn"].to_dict() | {"options": {}}
+    found = next(r for b in (DIGITS, OFFICE, ABLATION) for r in b.rows if r.name == row)
+    settings = stored(Cell(DIGITS.tasks[0], found, seed, Path(), "digits_cnn", {}).settings())
     return {
         "task": task, "row": row, "seed": seed, "accuracy": accuracy, "settings": settings,
     }  # fmt: skip
@@ -132,15 +135,3 @@ def test_the_page_holds_everything_and_escapes_it(results: Results) -> None:
     assert "<?xml?>" not in text
     assert "--methods source_only,dial --seeds 0,1,2" in text
     assert "http" not in text
-
-
-def test_the_command_makes_the_results_anew(results: Results) -> None:
-    assert page.command(DIGITS, results) == (
-        "dial bench digits --out DIR --methods source_only,dial --seeds 0,1,2"
-    )
-    settings = PRESETS["paper-alexnet"].to_dict() | {"steps": 2, "weights": "none"}
-    office = [{"task": "W-D", "row": "dial", "seed": 1, "settings": settings}]
-    assert page.command(OFFICE, office) == (
-        "dial bench office31 --out DIR --data DATA --preset paper-alexnet --weights none "
-        "--steps 2 --tasks W-D --methods dial --seeds 1"
-    )

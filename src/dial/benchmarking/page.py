@@ -1,19 +1,17 @@
 """A benchmark as one self-contained page: table, figure, command, seeds and settings."""
 
-import shlex
 from collections.abc import Sequence
 
 from jinja2 import Environment
 from markupsafe import Markup
 
 import dial
-from dial import settings
 from dial.benchmarking.cells import PER_CELL
 from dial.benchmarking.grids import Benchmark
+from dial.benchmarking.repetition import repeat_command, seeds
 from dial.benchmarking.results import Result
 from dial.benchmarking.tables import Table
 
-_FLAGS = ("weights", "image_size", "epochs", "steps", "batch_size", "lr")
 _TEMPLATE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -50,8 +48,8 @@ each network in bold. No label of a target was used for training, or to choose a
 {% endfor %}</table></div>
 {% if figure %}<h2>Figure</h2>
 <figure>{{ figure }}</figure>{% endif %}
-<h2>Command</h2>
-<pre>{{ command }}</pre>
+{% if command %}<h2>Command</h2>
+<pre>{{ command }}</pre>{% endif %}
 <h2>Settings</h2>
 <div><table><tbody>{% for name, value in shared.items() %}
 <tr><td>{{ name }}</td><td>{{ "by default" if value is none else value }}</td></tr>{% endfor %}
@@ -75,42 +73,8 @@ def render(
         cells=len(results),
         seeds=seeds(results),
         figure=Markup(drawing[drawing.index("<svg") :]) if drawing else "",  # noqa: S704 - ours
-        command=command(benchmark, results),
+        command=repeat_command(benchmark, results),
         shared={k: v for k, v in results[0]["settings"].items() if k not in PER_CELL},
         rows={result["row"]: result["settings"]["options"] for result in results},
         version=dial.__version__,
     )
-
-
-def command(benchmark: Benchmark, results: Sequence[Result]) -> str:
-    """The command that makes these results anew, whichever commands made them."""
-    used = results[0]["settings"]
-    presets = settings.PRESETS
-    candidates = [name for name in presets if presets[name].backbone == used["backbone"]]
-
-    def differences(name: str) -> list[str]:
-        return [flag for flag in _FLAGS if getattr(presets[name], flag) != used[flag]]
-
-    start = min(candidates, key=lambda name: len(differences(name)), default="efficientnet_lite0")
-    words = ["dial", "bench", benchmark.name, "--out", "DIR"]
-    if not benchmark.preset.startswith("digits"):
-        words += ["--data", "DATA"]
-    if start != benchmark.preset:
-        words += ["--preset", start]
-    if not candidates:
-        words += ["--backbone", used["backbone"]]
-    for flag in differences(start):
-        if used[flag] is not None:
-            words += [f"--{flag.replace('_', '-')}", str(used[flag])]
-    tasks = [task.key for task in benchmark.tasks if any(r["task"] == task.key for r in results)]
-    if len(tasks) < len(benchmark.tasks):
-        words += ["--tasks", ",".join(tasks)]
-    rows = [row.name for row in benchmark.rows if any(r["row"] == row.name for r in results)]
-    if rows != [row.name for row in benchmark.choose_rows(None)]:
-        words += ["--methods", ",".join(rows)]
-    return shlex.join([*words, "--seeds", seeds(results)])
-
-
-def seeds(results: Sequence[Result]) -> str:
-    """All seeds of the results, as `--seeds` takes them."""
-    return ",".join(map(str, sorted({result["seed"] for result in results})))

@@ -5,7 +5,7 @@ from operator import methodcaller
 from pathlib import Path
 
 from dial import files
-from dial.benchmarking import figure, page, tables
+from dial.benchmarking import figure, page, repetition, tables
 from dial.benchmarking.grids import Benchmark, Row, Task
 from dial.benchmarking.results import Result
 
@@ -25,10 +25,11 @@ class Publication:
     def write_tables(self, results: Sequence[Result]) -> None:
         """`table.md`, `table.csv` and `table.tex`: cheap enough to be written after each cell."""
         table = self.table(results)
-        seeds = page.seeds(results)
+        seeds = repetition.seeds(results)
         of = f"mean and deviation over the seeds {seeds}" if "," in seeds else f"seed {seeds}"
-        command = page.command(self.benchmark, results)
-        note = f"Accuracy on the target in percent at the last epoch, {of}: `{command}`"
+        note = f"Accuracy on the target in percent at the last epoch, {of}"
+        command = repetition.repeat_command(self.benchmark, results)
+        note += f": `{command}`" if command else "."
         files.write_text(self.out / "table.md", f"{tables.markdown(table)}\n{note}\n")
         files.write_text(self.out / "table.csv", tables.as_csv(table))
         files.write_text(self.out / "table.tex", tables.latex(table))
