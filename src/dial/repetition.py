@@ -84,6 +84,16 @@ def stored(settings: Settings) -> dict[str, Any]:
     return plain
 
 
+def in_force(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that count, to be shown: no epochs beside steps, and nothing without a value.
+
+    >>> in_force({"epochs": 10, "steps": 300, "image_size": None})
+    {'steps': 300}
+    """
+    hidden = "epochs" if settings["steps"] is not None else None
+    return {k: v for k, v in settings.items() if v is not None and k != hidden}
+
+
 def option(name: str, value: Any) -> list[str]:
     """How a setting is typed.
 

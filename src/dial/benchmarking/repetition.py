@@ -47,9 +47,5 @@ def repeat_command(benchmark: Benchmark, results: Sequence[Result]) -> str | Non
         words += ["--tasks", ",".join(task.key for task in tasks)]
     if tuple(rows) != benchmark.choose_rows(None):
         words += ["--methods", ",".join(row.name for row in rows)]
-    return shlex.join([*words, "--seeds", seeds(results)])
-
-
-def seeds(results: Sequence[Result]) -> str:
-    """All seeds of the results, as `--seeds` takes them."""
-    return ",".join(map(str, sorted({result["seed"] for result in results})))
+    seeds = sorted({result["seed"] for result in results})
+    return shlex.join([*words, "--seeds", ",".join(map(str, seeds))])
