@@ -60,9 +60,14 @@ def copy(path: Path, to: Path) -> None:
         write(to, lambda out: shutil.copyfileobj(content, out))
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file by one of this content."""
+    write(path, lambda out: out.write(content))
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a text file."""
-    write(path, lambda out: out.write(text.encode()))
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,10 +1,11 @@
 """The command, or the Python call, that makes a run again from its settings."""
 
+import json
 import shlex
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dial.settings import BEFORE, PRESETS, Settings
+from dial.settings import BEFORE, PRESETS, Settings, choose
 
 COMMAND = (
     *("method", "backbone", "weights", "epochs", "steps", "batch_size", "image_size"),
@@ -27,20 +28,25 @@ def repeat_command(config: dict[str, Any], extra: dict[str, Any], *, out: str) -
     """
     settings: dict[str, Any] = BEFORE | config["settings"]
     config = config | {"settings": settings}
-    preset = _preset(settings)
-    if preset is None or not set(settings["options"]) <= set(METHOD):
+    own = settings["options"]
+
+    def agrees(preset: str, given: dict[str, Any]) -> bool:
+        return stored(choose(preset, given | own)) == settings
+
+    found = shortest(settings, COMMAND, agrees)
+    if found is None or not set(own) <= set(METHOD):
         return _call(config, extra, out=out)
-    base = PRESETS[preset]
+    preset, given = found
     words = ["dial", "adapt", config["source"], config["target"], "--out", out]
     words += ["--preset", preset]
     for name in COMMAND:
-        value = settings[name]
-        if value is not None and (value != getattr(base, name) or name in ("method", "seed")):
-            words += _option(name, value)
+        if name in given or name in ("method", "seed"):
+            words += option(name, settings[name])
+    base = PRESETS[preset]
     known = base.options if settings["method"] == base.method else {}
-    for name, value in settings["options"].items():
+    for name, value in own.items():
         if name not in known or known[name] != value:
-            words += _option(name, value)
+            words += option(name, value)
     if extra.get("data"):
         words += ["--data", str(extra["data"])]
     if extra.get("unlabelled"):
@@ -48,29 +54,52 @@ def repeat_command(config: dict[str, Any], extra: dict[str, Any], *, out: str) -
     return shlex.join(words)
 
 
-def _preset(settings: dict[str, Any]) -> str | None:
-    """A preset that agrees in all that cannot be typed, and best in all the rest."""
-    hidden = [f.name for f in fields(Settings) if f.name not in (*COMMAND, "options")]
-    plain = {name: Settings(**asdict(preset)) for name, preset in PRESETS.items()}
-    agreeing = {
-        name: sum(getattr(preset, key) == settings[key] for key in COMMAND)
-        for name, preset in plain.items()
-        if all(_plain(getattr(preset, key)) == settings[key] for key in hidden)
-        and not any(
-            # An option left out is the preset's, and cannot be taken back.
-            settings[key] is None and getattr(preset, key) is not None
-            for key in COMMAND
-        )
-        and (preset.method != settings["method"] or set(preset.options) <= set(settings["options"]))
-    }
-    return max(agreeing, key=lambda name: agreeing[name]) if agreeing else None
+def shortest(
+    settings: Mapping[str, Any],
+    typed: Sequence[str],
+    agrees: Callable[[str, dict[str, Any]], bool],
+) -> tuple[str, dict[str, Any]] | None:
+    """A preset and the settings to type beside it, as few as possible; None if no preset will do.
+
+    Args:
+        settings: those that are wanted.
+        typed: names of those that there are options for.
+        agrees: whether a preset with what is typed gives all that is wanted.
+    """
+    found = []
+    for name, preset in PRESETS.items():
+        given = {
+            key: settings[key]
+            for key in typed
+            if settings[key] is not None and settings[key] != getattr(preset, key)
+        }
+        if agrees(name, given):
+            found.append((name, given))
+    return min(found, key=lambda pair: len(pair[1]), default=None)
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+def stored(settings: Settings) -> dict[str, Any]:
+    """Settings as they come back from config.json."""
+    plain: dict[str, Any] = json.loads(json.dumps(settings.to_dict(), default=repr))
+    return plain
 
 
-def _option(name: str, value: Any) -> list[str]:
+def in_force(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that count, to be shown: no epochs beside steps, and nothing without a value.
+
+    >>> in_force({"epochs": 10, "steps": 300, "image_size": None})
+    {'steps': 300}
+    """
+    hidden = "epochs" if settings["steps"] is not None else None
+    return {k: v for k, v in settings.items() if v is not None and k != hidden}
+
+
+def option(name: str, value: Any) -> list[str]:
+    """How a setting is typed.
+
+    >>> option("image_size", 128), option("align_logits", False)
+    (['--image-size', '128'], ['--no-align-logits'])
+    """
     flag = name.replace("_", "-")
     if isinstance(value, bool):
         return [f"--{flag}" if value else f"--no-{flag}"]

@@ -10,7 +10,7 @@ import numpy as np
 from dial import evidence, files, findings, plots, runs
 from dial.evidence import Evidence
 from dial.gathering import GALLERY, most_changed
-from dial.repetition import repeat_command
+from dial.repetition import in_force, repeat_command
 
 NAME = "report.html"
 _OPEN_TABLE = 12  # classes up to which the table of classes is not folded away
@@ -216,9 +216,7 @@ def _settings(config: Context) -> dict[str, Any]:
     """Settings of the run, those of the method among them, that have a value."""
     settings = dict(config["settings"])
     own = settings.pop("options")
-    if settings["steps"] is not None:
-        del settings["epochs"]  # steps count in their place
-    return {name: value for name, value in (settings | own).items() if value is not None}
+    return in_force(settings | own)
 
 
 def _percent(value: float, digits: int = 1) -> str:

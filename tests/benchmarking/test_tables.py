@@ -1,42 +1,15 @@
-"""Tables against means and deviations by NumPy, and what is bold, missing or escaped in them."""
+"""Tables against means and deviations by NumPy, and what is best, missing or of fewer seeds."""
 
-import csv
-import io
-from typing import Any
-
-import numpy as np
 import pytest
 
-from dial.benchmarking import figure, page
-from dial.benchmarking.grids import get
-from dial.benchmarking.tables import Line, Table, as_csv, escape, latex, markdown, tabulate
-from dial.settings import PRESETS
+from dial.benchmarking.tables import tabulate
 
-DIGITS, OFFICE, ABLATION = get("digits"), get("office31"), get("office31-ablation")
-Results = list[dict[str, Any]]
+from .made_up import DIGITS, OFFICE, SCORES, digits, result, without
 
 
-def result(task: str, row: str, seed: int, accuracy: float) -> dict[str, Any]:
-    settings = PRESETS["digits_cnn"].to_dict() | {"options": {}}
-    return {
-        "task": task, "row": row, "seed": seed, "accuracy": accuracy, "settings": settings,
-    }  # fmt: skip
-
-
-@pytest.fixture
-def results() -> Results:
-    scores = np.random.default_rng(0).uniform(0.3, 1, size=(2, 2, 3))
-    return [
-        result(task.key, row, seed, float(scores[i, j, seed]))
-        for i, task in enumerate(DIGITS.tasks)
-        for j, row in enumerate(("source_only", "dial"))
-        for seed in range(3)
-    ]
-
-
-def test_means_and_deviations(results: Results) -> None:
-    scores = 100 * np.random.default_rng(0).uniform(0.3, 1, size=(2, 2, 3))
-    table = tabulate(DIGITS, results)
+def test_means_and_deviations() -> None:
+    scores = 100 * SCORES
+    table = tabulate(DIGITS, digits())
     assert table.columns == ("mnist->optdigits", "optdigits->mnist", "average")
     assert [line.method for line in table.lines] == ["Source only", "DIAL"]
     for j, line in enumerate(table.lines):
@@ -47,100 +20,60 @@ def test_means_and_deviations(results: Results) -> None:
         average = line.values[2]
         assert average.mean == pytest.approx(scores[:, j].mean())
         assert average.deviation == pytest.approx(scores[:, j].mean(0).std(ddof=1))
-    cell = f"{scores[0, 0].mean():.1f} ± {scores[0, 0].std(ddof=1):.1f}"
-    assert cell in markdown(table)
-    rows = list(csv.DictReader(io.StringIO(as_csv(table))))
-    assert float(rows[1]["average"]) == pytest.approx(scores[:, 1].mean(), abs=0.006)
-    assert rows[1]["seeds"] == "0,1,2"
+    assert table.over() == "mean and deviation over the seeds 0,1,2"
+    assert not table.notes()
 
 
-def test_the_best_is_bold_and_so_are_ties() -> None:
+def test_the_best_are_marked_and_so_are_ties() -> None:
     rows = [("source_only", 0.50004), ("ddc", 0.49996), ("dan", 0.4)]
     table = tabulate(DIGITS, [result("mnist-optdigits", row, 0, a) for row, a in rows])
     assert [line.values[0].best for line in table.lines] == [True, True, False]
-    assert markdown(table).count("**50.0**") == 2
-    assert latex(table).count(r"\textbf{50.0}") == 2
+    assert table.over() == "seed 0"
 
 
-def test_missing_cells_are_dashes_and_averages_need_all_tasks(results: Results) -> None:
+def test_averages_need_all_tasks_and_missing_cells_are_counted() -> None:
     rows = DIGITS.choose_rows("source_only,ddc,dial")
-    some = [r for r in results if (r["task"], r["row"]) != ("optdigits-mnist", "dial")]
-    source, ddc, dial = tabulate(DIGITS, some, rows=rows, tasks=DIGITS.tasks).lines
+    some = without(digits(), task="optdigits-mnist", row="dial")
+    table = tabulate(DIGITS, some, rows=rows, tasks=DIGITS.tasks)
+    source, ddc, dial = table.lines
     assert source.values[2] is not None
     assert ddc.values == (None, None, None)
     assert dial.values[0] is not None
     assert dial.values[1:] == (None, None)
-    assert "| DDC | - | - | - |" in markdown(tabulate(DIGITS, some, rows=rows))
-    one = [r for r in results if r["task"] == "mnist-optdigits"]
+    assert table.notes() == ["9 of 18 cells are finished."]
+    one = without(digits(), task="optdigits-mnist")
     assert tabulate(DIGITS, one).columns == ("mnist->optdigits", "average")
     assert all(line.values[1] is None for line in tabulate(DIGITS, one).lines)
-    without = [r for r in results if not (r["task"] == "mnist-optdigits" and r["seed"] == 2)]
-    assert tabulate(DIGITS, without).lines[0].values[2].deviation is None  # not the same seeds
+
+
+def test_means_over_fewer_seeds_are_marked_and_not_compared() -> None:
+    some = without(digits(), task="mnist-optdigits", row="dial", seed=2)
+    table = tabulate(DIGITS, some)
+    source, dial = table.lines
+    first, second, average = dial.values
+    assert first.partial
+    assert "†" in first.text()
+    assert "†" in first.text(with_deviation=False)
+    assert not second.partial
+    assert average.partial
+    assert average.mean == pytest.approx(100 * SCORES[:, 1, :2].mean())  # seeds of both tasks
+    assert source.values[0].best
+    assert source.values[2].best
+    assert not first.best
+    assert not average.best
+    assert table.notes() == ["† 2 of 3 seeds.", "11 of 12 cells are finished."]
+
+
+def test_seeds_that_tasks_do_not_share_have_no_average() -> None:
+    cells = [result("mnist-optdigits", "dial", 0, 0.9), result("optdigits-mnist", "dial", 1, 0.8)]
+    assert tabulate(DIGITS, cells).lines[0].values[2] is None
 
 
 def test_the_papers_figures_stand_beside_ours() -> None:
-    table = tabulate(OFFICE, [result("A-W", "dial", 0, 0.9)])
+    table = tabulate(OFFICE, [result("A-W", "dial", seed, 0.9) for seed in (0, 1)])
     assert len(table.columns) == 7
     networks = [block[0].network for block in table.blocks()]
     assert networks == ["digits_cnn (ours)", "AlexNet (paper)", "Inception-BN (paper)"]
-    text = markdown(table)
-    assert "| Inception-BN (paper) | DIAL BN | **82.9** | **87.3** |" in text
-    assert "| AlexNet (paper) | ReverseGrad | 73.0 | - | - | 99.2 | - | 96.4 | - |" in text
-
-
-def test_latex_is_escaped_and_whole(results: Results) -> None:
-    assert escape(r"a_b & 5 % {x} \y ~ ^ # $ <") == (
-        r"a\_b \& 5 \% \{x\} \textbackslash{}y \textasciitilde{} \textasciicircum{} \# \$ "
-        r"\textless{}"
-    )
-    text = latex(tabulate(DIGITS, results))
-    body = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert len(body) == 3
-    assert all(line.count(" & ") == 4 for line in body)
-    assert r"digits\_cnn (ours)" in text
-    assert "{llrrr}" in text
-    assert text.count(r"\begin") == text.count(r"\end{") == 2
-    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
-
-
-def test_the_figure_has_a_bar_for_each_row_over_tasks_that_all_have() -> None:
-    rows = ("source_only", "entropy_only", "dial_bn", "dial_bn_no_entropy")
-    given = [result("A-W", row, 0, 0.5 + i / 10) for i, row in enumerate(rows)]
-    given.append(result("W-D", "dial_bn", 0, 1.0))
-    table = tabulate(ABLATION, given)
-    drawn = figure.draw(table)
-    assert drawn is not None
-    ours, theirs = drawn.axes
-    assert sorted(bar.get_height() for bar in ours.patches) == pytest.approx([50, 60, 70, 80])
-    assert "average over A->W" in ours.get_title()
-    assert len(theirs.patches) == 12
-    assert "all transfers" in theirs.get_title()
-    images = figure.render(table)
-    assert images == figure.render(table)
-    assert b"<svg" in images["svg"]
-    assert images["png"].startswith(b"\x89PNG")
-    assert figure.render(tabulate(ABLATION, [])) == {}
-
-
-def test_the_page_holds_everything_and_escapes_it(results: Results) -> None:
-    line = Line("<net>", "a & b", entropy=False, variant="", seeds="0", values=(None,))
-    table = Table("<title>", ("average",), (line,), with_entropy=False)
-    text = page.render(DIGITS, results, table, svg=b"<?xml?><svg></svg>")
-    assert "&lt;net&gt;" in text
-    assert "a &amp; b" in text
-    assert "<svg></svg>" in text
-    assert "<?xml?>" not in text
-    assert "--methods source_only,dial --seeds 0,1,2" in text
-    assert "http" not in text
-
-
-def test_the_command_makes_the_results_anew(results: Results) -> None:
-    assert page.command(DIGITS, results) == (
-        "dial bench digits --out DIR --methods source_only,dial --seeds 0,1,2"
-    )
-    settings = PRESETS["paper-alexnet"].to_dict() | {"steps": 2, "weights": "none"}
-    office = [{"task": "W-D", "row": "dial", "seed": 1, "settings": settings}]
-    assert page.command(OFFICE, office) == (
-        "dial bench office31 --out DIR --data DATA --preset paper-alexnet --weights none "
-        "--steps 2 --tasks W-D --methods dial --seeds 1"
-    )
+    assert [line.ours for line in table.lines] == [True] + [False] * 9
+    assert not any(v.partial for line in table.lines for v in line.values if v)
+    assert table.notes() == ["2 of 12 cells are finished."]

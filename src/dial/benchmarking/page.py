@@ -1,116 +1,33 @@
-"""A benchmark as one self-contained page: table, figure, command, seeds and settings."""
+"""A benchmark as one self-contained page: table, figure, settings and command."""
 
-import shlex
 from collections.abc import Sequence
+from importlib.resources import files as package_files
 
-from jinja2 import Environment
+from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-import dial
-from dial import settings
 from dial.benchmarking.cells import PER_CELL
-from dial.benchmarking.grids import Benchmark
 from dial.benchmarking.results import Result
-from dial.benchmarking.tables import Table
-
-_FLAGS = ("weights", "image_size", "epochs", "steps", "batch_size", "lr")
-_TEMPLATE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ table.title }}</title>
-<style>
-:root { color-scheme: light dark; --line: #8886; --soft: #8882; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-div { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; text-align: left; white-space: nowrap; }
-thead th { border-bottom: 2px solid var(--line); }
-tbody { border-bottom: 1px solid var(--line); }
-.number { text-align: right; }
-pre { background: var(--soft); padding: .7rem; white-space: pre-wrap; }
-figure { background: white; margin: 0; padding: .5rem; overflow-x: auto; }
-figure svg { max-width: 100%; height: auto; }
-</style>
-<h1>{{ table.title }}</h1>
-<p>Accuracy on the target in percent, at the last epoch: mean and deviation over seeds, the best of
-each network in bold. No label of a target was used for training, or to choose an epoch or a seed.
-{{ cells }} finished {{ "cell" if cells == 1 else "cells" }}; seeds {{ seeds }}.</p>
-<div><table>
-<thead><tr>{% for head in table.heads() %}
-<th{% if loop.revindex <= table.columns|length %} class="number"{% endif %}>{{ head }}</th>
-{%- endfor %}</tr></thead>
-{% for block in table.blocks() %}<tbody>{% for line in block %}
-<tr>{% for name in table.names(line) %}<td>{{ name }}</td>{% endfor %}
-{%- for value in line.values %}<td class="number">
-{%- if value is none %}-{% elif value.best %}<strong>{{ value.text() }}</strong>
-{%- else %}{{ value.text() }}{% endif %}</td>{% endfor %}</tr>{% endfor %}
-</tbody>
-{% endfor %}</table></div>
-{% if figure %}<h2>Figure</h2>
-<figure>{{ figure }}</figure>{% endif %}
-<h2>Command</h2>
-<pre>{{ command }}</pre>
-<h2>Settings</h2>
-<div><table><tbody>{% for name, value in shared.items() %}
-<tr><td>{{ name }}</td><td>{{ "by default" if value is none else value }}</td></tr>{% endfor %}
-</tbody><tbody>{% for name, options in rows.items() %}
-<tr><td>{{ name }}</td><td>{% for key, value in options.items() %}{{ key }} {{ value }}
-{{- ", " if not loop.last }}{% else %}the method's defaults{% endfor %}</td></tr>{% endfor %}
-</tbody></table></div>
-<p>dial {{ version }}</p>
-</html>
-"""
+from dial.benchmarking.tables import PARTIAL, Table
+from dial.repetition import in_force
 
 
 def render(
-    benchmark: Benchmark, results: Sequence[Result], table: Table, *, svg: bytes | None = None
+    table: Table, results: Sequence[Result], *, command: str | None, svg: bytes | None = None
 ) -> str:
-    """The page, with the figure in it if there is one."""
-    drawing = svg.decode() if svg else ""
-    template = Environment(autoescape=True, keep_trailing_newline=True).from_string(_TEMPLATE)
-    return template.render(
-        table=table,
-        cells=len(results),
-        seeds=seeds(results),
-        figure=Markup(drawing[drawing.index("<svg") :]) if drawing else "",  # noqa: S704 - ours
-        command=command(benchmark, results),
-        shared={k: v for k, v in results[0]["settings"].items() if k not in PER_CELL},
-        rows={result["row"]: result["settings"]["options"] for result in results},
-        version=dial.__version__,
+    """The page, with the figure in it if there is one, and the command that makes it again."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-
-
-def command(benchmark: Benchmark, results: Sequence[Result]) -> str:
-    """The command that makes these results anew, whichever commands made them."""
-    used = results[0]["settings"]
-    presets = settings.PRESETS
-    candidates = [name for name in presets if presets[name].backbone == used["backbone"]]
-
-    def differences(name: str) -> list[str]:
-        return [flag for flag in _FLAGS if getattr(presets[name], flag) != used[flag]]
-
-    start = min(candidates, key=lambda name: len(differences(name)), default="efficientnet_lite0")
-    words = ["dial", "bench", benchmark.name, "--out", "DIR"]
-    if not benchmark.preset.startswith("digits"):
-        words += ["--data", "DATA"]
-    if start != benchmark.preset:
-        words += ["--preset", start]
-    if not candidates:
-        words += ["--backbone", used["backbone"]]
-    for flag in differences(start):
-        if used[flag] is not None:
-            words += [f"--{flag.replace('_', '-')}", str(used[flag])]
-    tasks = [task.key for task in benchmark.tasks if any(r["task"] == task.key for r in results)]
-    if len(tasks) < len(benchmark.tasks):
-        words += ["--tasks", ",".join(tasks)]
-    rows = [row.name for row in benchmark.rows if any(r["row"] == row.name for r in results)]
-    if rows != [row.name for row in benchmark.choose_rows(None)]:
-        words += ["--methods", ",".join(rows)]
-    return shlex.join([*words, "--seeds", seeds(results)])
-
-
-def seeds(results: Sequence[Result]) -> str:
-    """All seeds of the results, as `--seeds` takes them."""
-    return ",".join(map(str, sorted({result["seed"] for result in results})))
+    source = package_files("dial").joinpath("benchmark.html.jinja").read_text(encoding="utf-8")
+    drawing = svg.decode() if svg else ""
+    shared = {k: v for k, v in results[0]["settings"].items() if k not in PER_CELL}
+    return environment.from_string(source).render(
+        table=table,
+        sign=PARTIAL,
+        cells=len(results),
+        figure=Markup(drawing[drawing.index("<svg") :]) if drawing else "",  # noqa: S704 - ours
+        command=command,
+        shared=in_force(shared),
+        rows={result["row"]: result["settings"]["options"] for result in results},
+    )

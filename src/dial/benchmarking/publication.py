@@ -1,13 +1,14 @@
 """The files of a grid that people read, made anew from the results."""
 
 from collections.abc import Sequence
-from operator import methodcaller
 from pathlib import Path
 
 from dial import files
-from dial.benchmarking import figure, page, tables
+from dial.benchmarking import figure, formats, page
 from dial.benchmarking.grids import Benchmark, Row, Task
+from dial.benchmarking.repetition import repeat_command
 from dial.benchmarking.results import Result
+from dial.benchmarking.tables import Table, tabulate
 
 
 class Publication:
@@ -18,27 +19,28 @@ class Publication:
     ) -> None:
         self.out, self.benchmark, self.rows, self.tasks = out, benchmark, rows, tasks
 
-    def table(self, results: Sequence[Result]) -> tables.Table:
+    def table(self, results: Sequence[Result]) -> Table:
         """Of what there is, with lines and columns for what was asked for."""
-        return tables.tabulate(self.benchmark, results, rows=self.rows, tasks=self.tasks)
+        return tabulate(self.benchmark, results, rows=self.rows, tasks=self.tasks)
 
     def write_tables(self, results: Sequence[Result]) -> None:
         """`table.md`, `table.csv` and `table.tex`: cheap enough to be written after each cell."""
-        table = self.table(results)
-        seeds = page.seeds(results)
-        of = f"mean and deviation over the seeds {seeds}" if "," in seeds else f"seed {seeds}"
-        command = page.command(self.benchmark, results)
-        note = f"Accuracy on the target in percent at the last epoch, {of}: `{command}`"
-        files.write_text(self.out / "table.md", f"{tables.markdown(table)}\n{note}\n")
-        files.write_text(self.out / "table.csv", tables.as_csv(table))
-        files.write_text(self.out / "table.tex", tables.latex(table))
+        self._write_tables(self.table(results), repeat_command(self.benchmark, results))
 
     def write_all(self, results: Sequence[Result]) -> None:
         """The tables, `figure.svg` and `figure.png` of an ablation, and `index.html`."""
-        self.write_tables(results)
-        table = self.table(results)
+        table, command = self.table(results), repeat_command(self.benchmark, results)
+        self._write_tables(table, command)
         images = figure.render(table) if self.benchmark.ablation else {}
         for kind, content in images.items():
-            files.write(self.out / f"figure.{kind}", methodcaller("write", content))
-        made = page.render(self.benchmark, results, table, svg=images.get("svg"))
+            files.write_bytes(self.out / f"figure.{kind}", content)
+        made = page.render(table, results, command=command, svg=images.get("svg"))
         files.write_text(self.out / "index.html", made)
+
+    def _write_tables(self, table: Table, command: str | None) -> None:
+        about = f"Accuracy on the target in percent at the last epoch, {table.over()}"
+        about += f": `{command}`" if command else "."
+        below = "\n\n".join([about, *table.notes()])
+        files.write_text(self.out / "table.md", f"{formats.markdown(table)}\n{below}\n")
+        files.write_text(self.out / "table.csv", formats.as_csv(table))
+        files.write_text(self.out / "table.tex", formats.latex(table))
