@@ -1,11 +1,10 @@
 """The command, or the Python call, that makes a run again from its settings."""
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dial.settings import BEFORE, PRESETS, Settings, choose
+from dial.settings import BEFORE, PRESETS, choose
 
 COMMAND = (
     *("method", "backbone", "weights", "epochs", "steps", "batch_size", "image_size"),
@@ -31,7 +30,7 @@ def repeat_command(config: dict[str, Any], extra: dict[str, Any], *, out: str) -
     own = settings["options"]
 
     def agrees(preset: str, given: dict[str, Any]) -> bool:
-        return stored(choose(preset, given | own)) == settings
+        return choose(preset, given | own).stored() == settings
 
     found = shortest(settings, COMMAND, agrees)
     if found is None or not set(own) <= set(METHOD):
@@ -76,12 +75,6 @@ def shortest(
         if agrees(name, given):
             found.append((name, given))
     return min(found, key=lambda pair: len(pair[1]), default=None)
-
-
-def stored(settings: Settings) -> dict[str, Any]:
-    """Settings as they come back from config.json."""
-    plain: dict[str, Any] = json.loads(json.dumps(settings.to_dict(), default=repr))
-    return plain
 
 
 def in_force(settings: Mapping[str, Any]) -> dict[str, Any]:

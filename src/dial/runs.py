@@ -85,15 +85,10 @@ def describe(chosen: Settings, domains: tuple[Domain, Domain]) -> dict[str, Any]
         "source": domains[0].name,
         "target": domains[1].name,
         "classes": list(require_labels(domains[0]).classes),
-        "settings": plain(chosen),
+        "settings": chosen.stored(),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
     }
-
-
-def plain(chosen: Settings) -> dict[str, Any]:
-    """Settings as they come back from JSON."""
-    return json.loads(json.dumps(chosen.to_dict(), default=repr))  # type: ignore[no-any-return]
 
 
 def check_same(folder: Path, begun: dict[str, Any], config: dict[str, Any]) -> None:

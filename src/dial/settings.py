@@ -1,5 +1,6 @@
 """Every setting of a run, with its default, and presets for what is usual."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -91,6 +92,11 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
         return asdict(self)
+
+    def stored(self) -> dict[str, Any]:
+        """The fields as they come back from config.json."""
+        back: dict[str, Any] = json.loads(json.dumps(self.to_dict(), default=repr))
+        return back
 
 
 BEFORE: dict[str, Any] = {"holdout": 0.0}

@@ -7,7 +7,6 @@ import numpy as np
 
 from dial.benchmarking.cells import Cell
 from dial.benchmarking.grids import get
-from dial.repetition import stored
 
 DIGITS, OFFICE, ABLATION = get("digits"), get("office31"), get("office31-ablation")
 SCORES = np.random.default_rng(0).uniform(0.3, 1, size=(2, 2, 3))
@@ -17,7 +16,7 @@ Results = list[dict[str, Any]]
 def result(task: str, row: str, seed: int, accuracy: float) -> dict[str, Any]:
     """A cell's, as if it had been run with the preset of the digits."""
     found = next(r for b in (DIGITS, OFFICE, ABLATION) for r in b.rows if r.name == row)
-    settings = stored(Cell(DIGITS.tasks[0], found, seed, Path(), "digits_cnn", {}).settings())
+    settings = Cell(DIGITS.tasks[0], found, seed, Path(), "digits_cnn", {}).settings().stored()
     return {
         "task": task, "row": row, "seed": seed, "accuracy": accuracy, "settings": settings,
     }  # fmt: skip

@@ -12,7 +12,6 @@ from dial.benchmarking.cells import Cell, plan
 from dial.benchmarking.grids import BENCHMARKS, Benchmark, get
 from dial.benchmarking.repetition import TYPED, repeat_command
 from dial.cli import app
-from dial.repetition import stored
 from dial.settings import PRESETS
 
 BACKBONES = (None, "alexnet", "inception_bn", "efficientnet_lite1", "digits_cnn", "timm:resnet18")
@@ -34,7 +33,7 @@ def planned(benchmark: Benchmark, options: dict[str, Any]) -> list[Cell]:
 def settings(cells: list[Cell]) -> list[dict[str, Any]]:
     return [
         {"task": cell.task.key, "row": cell.row.name, "seed": cell.seed,
-         "settings": stored(cell.settings())}
+         "settings": cell.settings().stored()}
         for cell in cells
     ]  # fmt: skip
 

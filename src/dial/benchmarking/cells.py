@@ -134,7 +134,7 @@ def check_settings(cells: Sequence[Cell], out: Path, listed: Sequence[Mapping[st
         known = _known(before)
         changed = [
             f"{key} was {known.get(key)!r}, is {value!r}"
-            for key, value in runs.plain(ours.get(folder, cells[0]).settings()).items()
+            for key, value in ours.get(folder, cells[0]).settings().stored().items()
             if known.get(key) != value and (folder in ours or key not in PER_CELL)
         ]
         if changed:
@@ -147,4 +147,4 @@ def check_settings(cells: Sequence[Cell], out: Path, listed: Sequence[Mapping[st
 
 def _known(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Stored settings, with today's defaults for what did not exist when they were stored."""
-    return runs.plain(Settings()) | BEFORE | dict(stored)
+    return Settings().stored() | BEFORE | dict(stored)

@@ -8,7 +8,7 @@ from typing import Any
 from dial.benchmarking.cells import Cell
 from dial.benchmarking.grids import Benchmark
 from dial.benchmarking.results import Result
-from dial.repetition import option, shortest, stored
+from dial.repetition import option, shortest
 from dial.settings import BEFORE, preset_for
 
 TYPED = ("backbone", "weights", "image_size", "epochs", "steps", "batch_size", "lr")
@@ -27,7 +27,7 @@ def repeat_command(benchmark: Benchmark, results: Sequence[Result]) -> str | Non
         for row in rows:
             result = by_row[row.name]
             cell = Cell(benchmark.tasks[0], row, result["seed"], Path(), preset, given)
-            if stored(cell.settings()) != BEFORE | result["settings"]:
+            if cell.settings().stored() != BEFORE | result["settings"]:
                 return False
         return True
 

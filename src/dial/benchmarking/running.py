@@ -74,6 +74,12 @@ def bench(
     results.check_folder(folder, benchmark)
     failed: dict[str, str] = {}
     if tables_only:
+        if not results.gather(folder, benchmark):
+            raise DialError(
+                wanted=f"a folder with finished cells of the benchmark {name}",
+                got=f"{folder}, which has none",
+                fix="run it without --tables first, or check --out",
+            )
         publication = Publication(folder, benchmark, rows=(), tasks=())
     else:
         publication = Publication(folder, benchmark, rows=rows, tasks=chosen_tasks)
@@ -91,12 +97,6 @@ def bench(
         where = (machine or {}) | {"data": data}
         failed = _run(share, publication, quiet=quiet, machine=where)
     found = results.publish(folder, benchmark, publication.write_all)
-    if tables_only and not found:
-        raise DialError(
-            wanted=f"a folder with finished cells of the benchmark {name}",
-            got=f"{folder}, which has none",
-            fix="run it without --tables first, or check --out",
-        )
     return Outcome(publication.table(found), found, failed)
 
 
