@@ -41,6 +41,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "frozen, anchor 0.1, 16+32": ANCHOR | {"batch_size": "16+32"},
     "frozen, anchor 0.1, 24+24": CHOSEN,
     "frozen, anchor 0.1, 24+24, centroids": CHOSEN | {"centroids": True},
+    "frozen, anchor 0.1, 24+24, centroids, start probe": CHOSEN
+    | {"centroids": True, "start": "probe"},
     "frozen, anchor 0.1, 24+24, cosine": CHOSEN | {"schedule": "cosine"},
     "frozen, anchor 0.1, 24+24, entropy 0.1": CHOSEN | {"entropy": 0.1},
     "frozen, anchor 0.1, 24+24, entropy 0.4": CHOSEN | {"entropy": 0.4},

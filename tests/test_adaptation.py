@@ -8,6 +8,7 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -239,6 +240,25 @@ def test_runs_that_exist_or_differ_are_not_overwritten(
         dial.runs.load(run.folder.parent / "nowhere")
 
 
+def test_a_start_from_the_probe_is_the_same_after_a_resume(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    given = settings | {"start": "probe", "align_logits": True}
+    run = dial.adapt(*folders, **given)
+    other = dial.adapt(*folders, **given | {"out": tmp_path / "random", "start": "random"})
+    assert run.history[0]["cross_entropy"] != other.history[0]["cross_entropy"]
+    stopped = tmp_path / "stopped"
+    with (
+        pytest.raises(engine.Interrupted),
+        patch("dial.console.Reporter.epoch", side_effect=[None, engine.Interrupted]),
+    ):
+        dial.adapt(*folders, **given | {"out": stopped})
+    assert (stopped / "last.ckpt").exists()
+    again = dial.adapt(*folders, **given | {"out": stopped}, resume=True)
+    one, two = (load_file(r.folder / "model.safetensors") for r in (run, again))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
 def test_wrong_settings_are_said_before_images_are_read(
     folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -248,6 +268,7 @@ def test_wrong_settings_are_said_before_images_are_read(
         ({"preset": "magic"}, "one of the presets paper-alexnet"),
         ({"lr": -1.0}, r"got lr=-1\.0"),
         ({"momentum": 2.0}, "got momentum=2.0"),
+        ({"start": "magic"}, "got start='magic'"),
         ({"method": "source_only", "entropy": 0.1}, "settings of the method source_only"),
         ({"device": "abacus"}, "a device 'abacus'"),
         ({"batch_size": "many"}, "a batch size like 32"),

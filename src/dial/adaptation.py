@@ -22,6 +22,7 @@ from dial.datasets import open_pair
 from dial.errors import DialError
 from dial.findings import LEAST
 from dial.machine import Machine, launch
+from dial.methods._probe import start
 from dial.runs import Run
 from dial.settings import Settings
 from dial.trials import Attempt
@@ -148,7 +149,9 @@ def _run(
     reporter = Reporter(quiet=quiet, title=title, scores=attempt is None)
     subjects = outputs.Subjects(source, held_out, target, preprocessing, backbone.classifier)
     trainee = method.prepare(backbone)
-    trainee.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    trainee.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if chosen.start == "probe":
+        _start_from_probe(trainee, source, preprocessing)
 
     with reporter:
         progress = engine.fit(
@@ -167,6 +170,14 @@ def _run(
     if fabric.is_global_zero:
         trained = Trained(method, backbone, trainee, source, target, preprocessing, subjects)
         conclude(trained, chosen, machine, progress, reporter, folder)
+
+
+def _start_from_probe(
+    trainee: methods.Trainee, source: PreparedDomain, preprocessing: Preprocessing
+) -> None:
+    assert source.labels is not None  # noqa: S101 - checked before training
+    images = EvaluationBatches(source.pixels, preprocessing=preprocessing, by_content=True)
+    start(trainee, images, torch.from_numpy(source.labels.indices[images.rows]))
 
 
 def _end_epoch(

@@ -171,6 +171,10 @@ def adapt_command(
     schedule: Annotated[
         str | None, typer.Option(help="steps, constant, cosine or inverse.")
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(help="New classifier: random, or probe (fitted to the source's features)."),
+    ] = None,
     holdout: Annotated[
         float | None,
         typer.Option(help="Share of the source that is kept out of training, to judge by."),

@@ -8,7 +8,7 @@ from dial.settings import BEFORE, PRESETS, choose
 
 COMMAND = (
     *("method", "backbone", "weights", "epochs", "steps", "batch_size", "image_size"),
-    *("align_logits", "optimizer", "lr", "schedule", "holdout", "seed"),
+    *("align_logits", "optimizer", "lr", "schedule", "start", "holdout", "seed"),
 )
 """Settings that the command has options for; the others come from a preset."""
 METHOD = ("reference", "entropy", "warmup", "sparsity", "statistics", "passes", "centroids")
