@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -136,6 +136,14 @@ of those, or convert the network with that domain among `domains`
     finally:
         for (selection, _), parts in zip(selections, former, strict=True):
             selection.parts = parts
+
+
+def use_domain_if_any(
+    model: nn.Module, domain: str | Mapping[str, int]
+) -> AbstractContextManager[None]:
+    """`use_domain`, which is nothing for a network without domain-specific layers."""
+    aligned = any(isinstance(module, DomainSpecific) for module in model.modules())
+    return use_domain(model, domain) if aligned else nullcontext()
 
 
 def domain_layers(model: nn.Module) -> dict[str, DomainSpecific]:

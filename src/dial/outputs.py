@@ -1,6 +1,5 @@
 """What a finished predictor makes of both domains, kept beside a run to judge it without labels."""
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from dial import tensorfiles
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import PreparedDomain
 from dial.data.transforms import Preprocessing
-from dial.domains import DomainSpecific, use_domain
+from dial.domains import use_domain_if_any
 from dial.observation import SAMPLE, Observation, observe
 
 NAME = "outputs.safetensors"
@@ -107,9 +106,8 @@ class Subjects:
 
     def midway(self, network: nn.Module) -> Outputs:
         """The same of a network that is still trained, with its running statistics."""
-        aligned = any(isinstance(module, DomainSpecific) for module in network.modules())
         look, held_out = partial(self._observe, network, measured=0), self.held_out
-        with use_domain(network, "source") if aligned else nullcontext():
+        with use_domain_if_any(network, "source"):
             training = look(self.source, most=SOURCE)
             held = None if held_out is None else look(held_out)
         target = look(self.target, most=TARGET)

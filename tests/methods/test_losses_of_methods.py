@@ -6,28 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dial import DomainAlignment, losses, methods
-from dial.backbones import Backbone
 from dial.data.batches import Batch
 from dial.methods.adabn_coral import recolour
 from dial.references import Anchored
 from tests import oracles
 
+from .small import backbone
+
 Array = oracles.Array
-
-
-def backbone() -> Backbone:
-    network = nn.Sequential(
-        nn.Conv2d(3, 6, 3),
-        nn.BatchNorm2d(6),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(6, 4),
-    )
-    return Backbone.of(network, image_size=8, append_after=("5",))
 
 
 def batch(source: int = 9, target: int = 5) -> Batch:

@@ -1,33 +1,23 @@
 """A training that starts from logistic regression on the source's features."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
-from torch import nn
 
 from dial import methods, use_domain
-from dial.backbones import Backbone
 from dial.methods._probe import start
 
-
-def backbone() -> Backbone:
-    network = nn.Sequential(
-        nn.Conv2d(3, 6, 3),
-        nn.BatchNorm2d(6),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(6, 4),
-    )
-    return Backbone.of(network, image_size=8, append_after=("5",), new=("5",))
+from .small import backbone
 
 
 @pytest.mark.parametrize("name", ["source_only", "dial"])
 def test_the_first_logits_are_those_of_logistic_regression(name: str) -> None:
     labels = torch.arange(4).repeat(15)
     images = torch.randn(60, 3, 8, 8) + labels[:, None, None, None] * torch.randn(3, 1, 1)
-    trainee = methods.create(name).prepare(backbone())
+    trainee = methods.create(name).prepare(replace(backbone(), new=("5",)))
     features = trainee.network[:5].eval()(images).detach()
     wanted = LogisticRegression(C=0.1, max_iter=1000).fit(features, labels)
     start(trainee, images.split(16), labels)

@@ -1,16 +1,15 @@
 """A classifier by logistic regression on features: at the start of a training, or at its end."""
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dial.calibration import to_network
 from dial.conversion import Appended
-from dial.domains import DomainSpecific, use_domain
+from dial.domains import use_domain_if_any
 from dial.methods._interface import Trainee, linear_classifier
 
 _REGULARISATION = 0.1
@@ -50,8 +49,7 @@ def start(trainee: Trainee, images: Iterable[Tensor], labels: Tensor) -> None:
 def features_of(trainee: Trainee, batches: Iterable[Tensor], domain: str) -> Tensor:
     """`(N, D)`, in eval mode, with the domain's statistics where the network has domains."""
     trainee.eval()
-    aligned = any(isinstance(module, DomainSpecific) for module in trainee.modules())
-    with use_domain(trainee, domain) if aligned else nullcontext():
+    with use_domain_if_any(trainee, domain):
         found = [trainee(to_network(images, trainee)).features.float() for images in batches]
     return torch.cat(found)
 
@@ -70,7 +68,7 @@ def fit(features: Tensor, labels: Tensor, regularisation: float) -> tuple[Tensor
 
 def put(trainee: Trainee, weight: Tensor, bias: Tensor) -> None:
     """Make it the network's classifier."""
-    layer: nn.Linear = linear_classifier(trainee.network, trainee.backbone.classifier)
+    layer = linear_classifier(trainee.network, trainee.backbone.classifier)
     with torch.no_grad():
         layer.weight.copy_(weight)
         layer.bias.copy_(bias)
