@@ -36,6 +36,7 @@ _PHOTOGRAPHS = {
     "reference": "anchored",
     "frozen": (),
     "centroids": False,
+    "start": "random",
 }
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mnist-optdigits": ("digits:mnist", "digits:optdigits", {}),

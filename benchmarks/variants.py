@@ -23,6 +23,7 @@ TASKS = {
 BASE: dict[str, Any] = {"backbone": "efficientnet_lite0", "image_size": 128, "steps": 200}
 BASE |= {"method": "dial", "reference": "anchored", "entropy": 0.2, "batch_size": "32+16"}
 BASE |= {"lr": 3e-3, "frozen": (), "holdout": 0.0, "seed": 0, "centroids": False}
+BASE |= {"start": "random"}
 SOURCE: dict[str, Any] = {"method": "source_only", "reference": None, "entropy": None}
 SOURCE |= {"centroids": None}
 ANCHOR: dict[str, Any] = {"frozen": EARLY, "reference": "anchored:0.1"}

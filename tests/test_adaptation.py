@@ -268,7 +268,7 @@ def test_wrong_settings_are_said_before_images_are_read(
         ({"preset": "magic"}, "one of the presets paper-alexnet"),
         ({"lr": -1.0}, r"got lr=-1\.0"),
         ({"momentum": 2.0}, "got momentum=2.0"),
-        ({"start": "magic"}, "got start='magic'"),
+        ({"start": "magic"}, "start to be one of random, probe"),
         ({"method": "source_only", "entropy": 0.1}, "settings of the method source_only"),
         ({"device": "abacus"}, "a device 'abacus'"),
         ({"batch_size": "many"}, "a batch size like 32"),

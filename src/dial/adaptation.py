@@ -150,7 +150,7 @@ def _run(
     subjects = outputs.Subjects(source, held_out, target, preprocessing, backbone.classifier)
     trainee = method.prepare(backbone)
     trainee.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if chosen.start == "probe":
+    if method.start == "probe":
         _start_from_probe(trainee, source, preprocessing)
 
     with reporter:

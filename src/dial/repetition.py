@@ -8,10 +8,13 @@ from dial.settings import BEFORE, PRESETS, choose
 
 COMMAND = (
     *("method", "backbone", "weights", "epochs", "steps", "batch_size", "image_size"),
-    *("align_logits", "optimizer", "lr", "schedule", "start", "holdout", "seed"),
+    *("align_logits", "optimizer", "lr", "schedule", "holdout", "seed"),
 )
 """Settings that the command has options for; the others come from a preset."""
-METHOD = ("reference", "entropy", "warmup", "sparsity", "statistics", "passes", "centroids")
+METHOD = (
+    *("reference", "entropy", "warmup", "sparsity", "statistics", "passes", "centroids"),
+    "start",
+)
 """Settings of methods that the command has options for."""
 
 

@@ -49,8 +49,6 @@ class Settings:
     """Course of the rate: steps (a tenth at each milestone), constant, cosine or inverse."""
     milestones: tuple[float, ...] = (0.9,)
     """Where in the training the rate is divided by ten, as fractions of it."""
-    start: str = "random"
-    """The new classifier at the first step: random, or probe (fitted to the source's features)."""
     frozen: tuple[str, ...] | None = None
     """Parts of the network that are not learnt; the backbone's own by default."""
     holdout: float = 0.1
@@ -68,7 +66,6 @@ class Settings:
             "weight_decay": not 0 <= self.weight_decay < math.inf,
             "schedule": self.schedule not in SCHEDULES,
             "optimizer": self.optimizer not in ("sgd", "adam"),
-            "start": self.start not in ("random", "probe"),
             "holdout": not 0 <= self.holdout < 1,
             "seed": self.seed < 0,
             "image_size": self.image_size is not None and self.image_size < 1,
@@ -79,8 +76,7 @@ class Settings:
                 wanted="settings that make sense",
                 got=", ".join(f"{name}={getattr(self, name)!r}" for name in bad),
                 fix=f"epochs and steps of 1 or more, a positive lr, a schedule of {SCHEDULES}, "
-                "the optimizer sgd or adam, the start random or probe, "
-                "a holdout from 0 to less than 1, a seed of 0 or more",
+                "the optimizer sgd or adam, a holdout from 0 to less than 1, a seed of 0 or more",
             )
 
     def rate(self, progress: float) -> float:
@@ -103,7 +99,7 @@ class Settings:
         return back
 
 
-BEFORE: dict[str, Any] = {"holdout": 0.0, "start": "random"}
+BEFORE: dict[str, Any] = {"holdout": 0.0}
 """What held for runs that were begun before these settings existed."""
 
 PRESETS: dict[str, Settings] = {
@@ -128,7 +124,7 @@ PRESETS: dict[str, Settings] = {
     **{
         f"efficientnet_lite{size}": Settings(
             backbone=f"efficientnet_lite{size}",
-            options={"centroids": True},
+            options={"centroids": True, "start": "probe"},
             epochs=10,
             lr=3e-3,
             batch_size="24+24",

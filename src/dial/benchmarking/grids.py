@@ -124,9 +124,10 @@ _METHODS = {name: Row(name, label, name) for name, label in (_LABELS | _OTHERS).
 """Every method as the preset has it, or with its own defaults: the paper's, and then all others."""
 
 
-def _dial(name: str, label: str, *, centroids: bool = False, **options: Any) -> Row:
-    """A variant of DIAL; like the paper's it keeps the classifier that was trained."""
-    return Row(name, label, "dial", {"centroids": centroids} | options, variant=label)
+def _dial(name: str, label: str, **options: Any) -> Row:
+    """A variant of DIAL; like the paper's its classifier begins at random, and is kept."""
+    paper = {"centroids": False, "start": "random"}
+    return Row(name, label, "dial", paper | options, variant=label)
 
 
 _REFERENCES = (
@@ -140,12 +141,18 @@ _PRETRAINED = (
     # 'auto' and not 'anchored': without pretrained statistics there is nothing to be anchored to.
     _dial("dial_anchored", "DIAL Anchored", reference="auto"),
     _dial("dial_centroids", "DIAL Anchored, centroids", reference="auto", centroids=True),
+    _dial(
+        "dial_probe", "DIAL Anchored, probe too", reference="auto", centroids=True, start="probe"
+    ),
 )
-_SOURCE_ONLY_BATCH = Row(
-    "source_only_batch",
-    "Source only, BatchNorm in training mode",
-    "source_only",
-    {"statistics": "batch"},
+_SOURCE_ONLY = (
+    Row(
+        "source_only_batch",
+        "Source only, BatchNorm in training mode",
+        "source_only",
+        {"statistics": "batch"},
+    ),
+    Row("source_only_probe", "Source only from the probe", "source_only", {"start": "probe"}),
 )
 
 
@@ -181,7 +188,7 @@ BENCHMARKS: dict[str, Benchmark] = {
                     for name, row in _METHODS.items()
                     if name in _LABELS.keys() - {"entropy_only"}
                 ),
-                *_on_request(_SOURCE_ONLY_BATCH, _REFERENCES[0], _PRETRAINED[0]),
+                *_on_request(*_SOURCE_ONLY, _REFERENCES[0], *_PRETRAINED[:2]),
                 *_on_request(*(_METHODS[name] for name in ("entropy_only", *_OTHERS))),
             ),
             paper=TABLE_1,

@@ -33,8 +33,8 @@ def create(name: str, settings: Mapping[str, Any] | None = None) -> Method:
     Raises:
         DialError: no such method, or a setting that it does not have.
 
-    >>> create("dial", {"entropy": 0.3})
-    Dial(reference='auto', entropy=0.3, warmup=0.0, sparsity=0.0, passes='auto', centroids=False)
+    >>> create("adabn_coral", {"start": "probe"})
+    AdaBNCoral(start='probe', statistics='batch', regularisation=1.0)
     """
     chosen = {key: value for key, value in (settings or {}).items() if value is not None}
     known = [field.name for field in fields(kind(name))]

@@ -74,6 +74,12 @@ class Method(ABC):
     without: ClassVar[str] = ""
     """What `unadapted` is, in words."""
 
+    start: str = "random"
+    """The new classifier at the first step: random, or probe (fitted to the source's features)."""
+
+    def __post_init__(self) -> None:
+        check_choice("start", self.start, ("random", "probe"))
+
     @abstractmethod
     def prepare(self, backbone: Backbone) -> Trainee:
         """Make the network ready for training, in place."""
@@ -115,6 +121,7 @@ class PlainMethod(Method):
     """BatchNorm while training: 'frozen', 'batch', or 'auto', which freezes pretrained ones."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("statistics", self.statistics, ("auto", "frozen", "batch"))
 
     def prepare(self, backbone: Backbone) -> Trainee:
@@ -147,9 +154,10 @@ def linear_classifier(network: nn.Module, name: str) -> nn.Linear:
     layer = layer[0] if isinstance(layer, nn.Sequential) else layer
     if not isinstance(layer, nn.Linear) or layer.bias is None:
         raise DialError(
-            wanted="a linear classifier with a bias, to make it anew when training is over",
+            wanted="a linear classifier with a bias, to fit it anew before or after training",
             got=f"a {type(layer).__name__}",
-            fix="choose another backbone, or a method that leaves it (dial with --no-centroids)",
+            fix="choose another backbone, or leave its classifier: --start random, and for dial "
+            "--no-centroids",
         )
     return layer
 

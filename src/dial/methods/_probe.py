@@ -30,17 +30,18 @@ def start(trainee: Trainee, images: Iterable[Tensor], labels: Tensor) -> None:
     Raises:
         DialError: the classifier is not linear.
     """
+    known = trainee.backbone
+    linear_classifier(trainee.network, known.classifier)  # to hear of another kind now
     features = features_of(trainee, images, "source")
     weight, bias = fit(features, labels, _REGULARISATION)
     put(trainee, weight, bias)
-    behind = trainee.network.get_submodule(trainee.backbone.classifier)
+    behind = trainee.network.get_submodule(known.classifier)
     if isinstance(behind, Appended):
         logits = features.double().cpu() @ weight.t() + bias
         layer: Any = behind[1]
         with torch.no_grad():
             layer.weight.copy_(logits.std(0, correction=0))
             layer.bias.copy_(logits.mean(0))
-    known = trainee.backbone
     new = tuple(name for name in known.new if name != known.classifier)
     trainee.backbone = replace(known, new=new)
 

@@ -25,6 +25,7 @@ class AdaBN(Method):
     without = "the network as trained on the source, before the target's statistics went in"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("statistics", self.statistics, ("batch", "frozen"))
 
     def prepare(self, backbone: Backbone) -> Trainee:

@@ -52,6 +52,7 @@ class Dial(Method):
     without = "the same network with the source's statistics in its DA-layers"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("passes", self.passes, ("auto", "joint", "separate"))
 
     def prepare(self, backbone: Backbone) -> Trainee:
