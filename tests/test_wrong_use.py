@@ -154,6 +154,17 @@ def test_broken_images_are_all_named(call: Call, pair: tuple[Path, Path], tmp_pa
     refused(told, "2 bad", "broken.jpg", "empty.png", "--skip-bad")
 
 
+def test_a_class_of_broken_images_alone(
+    call: Call, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    for image in (pair[0] / "mug").iterdir():
+        image.write_bytes(b"no image")
+    told = call("adapt", *pair, "--out", tmp_path / "run", *QUICK, "--skip-bad")
+    bad, error = told.err.split("dial: error: ")
+    assert "going on without 6 bad" in bad
+    refused(told._replace(err=f"dial: error: {error}"), "every class of", "got none of mug")
+
+
 def test_weights_that_are_broken_or_of_another_network(
     call: Call, pair: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -15,8 +15,8 @@ from dial.console import Reporter
 from dial.data.batches import Batches
 from dial.data.domain import Domain, ImageArray, require_labels
 from dial.data.evaluation import EvaluationBatches
-from dial.data.holdout import hold_out
-from dial.data.prepare import PreparedDomain, prepare
+from dial.data.holdout import hold_out, sample
+from dial.data.prepare import PreparedDomain, prepare, require_every_class
 from dial.data.transforms import Preprocessing
 from dial.datasets import open_pair
 from dial.errors import DialError
@@ -28,6 +28,7 @@ from dial.settings import Settings
 from dial.trials import Attempt
 
 _SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
+_PROBED = 5000  # images of the source that the first classifier is fitted to
 _WATCHED = 500  # images of the target that an epoch is judged by; the end is judged by all
 
 
@@ -136,6 +137,7 @@ def _run(
     )
     with fabric.rank_zero_first():  # the others find the cache built
         source, target = ready()
+    require_every_class(source)
     source, held_out = hold_out(source, chosen.holdout, seed=chosen.seed)
     method = methods.create(chosen.method, chosen.options)
     batches = _batches(source, target, method, chosen, preprocessing, fabric, machine)
@@ -150,10 +152,10 @@ def _run(
     subjects = outputs.Subjects(source, held_out, target, preprocessing, backbone.classifier)
     trainee = method.prepare(backbone)
     trainee.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if method.start == "probe":
-        _start_from_probe(trainee, source, preprocessing)
 
     with reporter:
+        if method.start == "probe":
+            _start_from_probe(trainee, source, preprocessing, reporter)
         progress = engine.fit(
             trainee,
             method,
@@ -173,11 +175,16 @@ def _run(
 
 
 def _start_from_probe(
-    trainee: methods.Trainee, source: PreparedDomain, preprocessing: Preprocessing
+    trainee: methods.Trainee,
+    source: PreparedDomain,
+    preprocessing: Preprocessing,
+    reporter: Reporter,
 ) -> None:
-    assert source.labels is not None  # noqa: S101 - checked before training
-    images = EvaluationBatches(source.pixels, preprocessing=preprocessing, by_content=True)
-    start(trainee, images, torch.from_numpy(source.labels.indices[images.rows]))
+    some = sample(source, _PROBED)
+    assert some.labels is not None  # noqa: S101 - checked before training
+    reporter.say(f"logistic regression on {len(some.pixels)} source images, to begin with")
+    images = EvaluationBatches(some.pixels, preprocessing=preprocessing, by_content=True)
+    start(trainee, images, torch.from_numpy(some.labels.indices[images.rows]))
 
 
 def _end_epoch(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dial.data.domain import ImageArray, Labels
-from dial.data.holdout import LEAST, hold_out
+from dial.data.holdout import LEAST, hold_out, sample
 from dial.data.pixels import ArrayPixels, array_digests
 from dial.data.prepare import PreparedDomain
 
@@ -64,3 +64,18 @@ def test_a_small_source_keeps_all_its_images() -> None:
     assert hold_out(whole, 0.1, seed=0) == (whole, None)
     assert hold_out(domain({"a": 10 * LEAST, "b": 1}), 0.1, seed=0)[1] is not None
     assert hold_out(domain({"a": 10 * LEAST, "b": 1}), 0.0, seed=0)[1] is None
+
+
+def test_a_sample_is_as_even_as_the_classes_allow_and_content_decides_it() -> None:
+    counts = {"a": 100, "b": 3, "c": 20, "d": 1}
+    whole = domain(counts)
+    assert sample(whole, 124) is whole
+    some = sample(whole, 24)
+    assert some.labels is not None
+    assert some.labels.counts == {"a": 10, "b": 3, "c": 10, "d": 1}
+    assert contents(some) < contents(whole)
+    shuffled = domain(counts, order=np.random.default_rng(1).permutation(124))
+    assert contents(sample(shuffled, 24)) == contents(some)
+    few = sample(whole, 2)
+    assert few.labels is not None
+    assert set(few.labels.counts.values()) == {1}

@@ -1,4 +1,4 @@
-"""A part of the source that training does not see, to judge by afterwards."""
+"""Parts of the source: one that training does not see, to judge by afterwards, or a fair sample."""
 
 import math
 from dataclasses import replace
@@ -27,6 +27,24 @@ def hold_out(
         return source, None
     kept = np.setdiff1d(np.arange(len(source.pixels), dtype=np.int64), rows)
     return _take(source, kept), _take(source, rows)
+
+
+def sample(source: PreparedDomain, most: int) -> PreparedDomain:
+    """At most so many images, of each class as many as of any other, as far as it has them.
+
+    Each class has one, also where that makes it more than `most`.
+    """
+    assert source.labels is not None  # noqa: S101 - a source has them
+    order, by_content = source.pixels.order, source.labels.indices[source.pixels.order]
+    most = max(most, len(source.labels.classes))
+    if len(order) <= most:
+        return source
+    turns = np.empty(len(order), dtype=np.int64)
+    for label in range(len(source.labels.classes)):
+        members = by_content == label
+        turns[members] = np.arange(members.sum())
+    rows = order[np.argsort(turns, kind="stable")[:most]]
+    return _take(source, np.sort(rows))
 
 
 def count(labels: Labels, share: float) -> int:

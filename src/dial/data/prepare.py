@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from dial.data.cache import cached, survey
-from dial.data.domain import Domain, ImageArray, ImageFiles, Labels
+from dial.data.domain import Domain, ImageArray, ImageFiles, Labels, listed
 from dial.data.pixels import ArrayPixels, FilePixels, Pixels, array_digests, resize_array
 from dial.data.reading import bad_files_error, count_bad, list_bad
 from dial.errors import DialError
@@ -71,6 +71,18 @@ def prepare(
     if bad:
         _answer(bad, prepared, total=sum(len(d.images) for d in domains), skip=skip_bad)
     return prepared
+
+
+def require_every_class(source: PreparedDomain) -> None:
+    """Refuse a source that has no image of some class left."""
+    assert source.labels is not None  # noqa: S101 - a source has them
+    empty = [name for name, images in source.labels.counts.items() if not images]
+    if empty:
+        raise DialError(
+            wanted=f"an image that can be read of every class of the source {source.name}",
+            got=f"none of {listed(empty)}",
+            fix="mend these images, or remove the class",
+        )
 
 
 def _embedded(domain: Domain, images: ImageArray, *, resize: int, channels: int) -> PreparedDomain:
