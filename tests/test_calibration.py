@@ -67,6 +67,17 @@ def test_one_pass_leaves_deeper_layers_close() -> None:
     assert not torch.equal(one[5].location, two[5].location)
 
 
+@pytest.mark.parametrize(("reference", "passes"), [("normal", 2), ("laplace", 1)])
+def test_errors_of_a_sample_are_not_built_upon(reference: str, passes: int) -> None:
+    default, told = network(reference), network(reference)
+    told.load_state_dict(default.state_dict())
+    batches = [torch.randn(100, 3, 8, 8) for _ in range(3)]  # 10,800 values a channel
+    calibrate(default, batches)
+    calibrate(told, batches, passes=passes)
+    for one, other in zip(default.buffers(), told.buffers(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_statistics_are_made_where_the_batch_norm_had_none() -> None:
     model = convert(nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False)))
     x = torch.randn(20, 3) + 2

@@ -18,7 +18,7 @@ from dial.references import Statistics
 
 @torch.no_grad()
 def calibrate(
-    model: nn.Module, loader: Iterable[Any], domain: str = "target", *, passes: int = 2
+    model: nn.Module, loader: Iterable[Any], domain: str = "target", *, passes: int | None = None
 ) -> None:
     """Give every DA-layer the statistics of all of a domain's images.
 
@@ -27,6 +27,8 @@ def calibrate(
     layers before, so the first pass normalises each batch by its own statistics, and the others
     by the domain's found so far; after `k` passes the first `k` layers are exact and those behind
     them close. Other references (Laplace) see a uniform sample of up to 8192 values a channel.
+    Where there are more, one pass is the default: a second one would be built on the sampling
+    errors of the first, which grow from layer to layer.
 
     Only statistics change: modes and hooks are as before, also when the loader fails halfway,
     and then the statistics are as they were.
@@ -36,7 +38,7 @@ def calibrate(
         loader: can be iterated `passes` times; its batches are tensors, or tuples and lists that
             begin with one.
         domain: whose images these are.
-        passes: how often to go over them.
+        passes: how often to go over them; 2 by default, or 1 where samples are taken.
 
     Raises:
         DialError: no DA-layers, no images, or batches of another kind.
@@ -44,7 +46,7 @@ def calibrate(
     model = getattr(model, "_orig_mod", model)  # a compiled network would not run the hooks
     layers = [module for module in model.modules() if isinstance(module, DomainAlignment)]
     found: dict[DomainAlignment, Statistics] = {}
-    for index in range(passes):
+    for index in range(2 if passes is None else passes):
         with (
             use_domain(model, domain),
             synchronisation.paused(),
@@ -61,6 +63,8 @@ def calibrate(
         found = {layer: Statistics(*pool.result()) for layer, pool in pools.items()}
         for layer, statistics in found.items():
             layer.set_statistics(domain, statistics)
+        if passes is None and not all(pool.exact for pool in pools.values()):
+            return
 
 
 @contextmanager

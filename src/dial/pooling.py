@@ -14,6 +14,9 @@ _PIECE = 2**14  # values a channel that float32 sums up with all its digits, or 
 class Pool(ABC):
     """Sees every batch `(N, C, *)` of a domain once, and then tells the domain's statistics."""
 
+    exact: bool = True
+    """Whether the result is that of all values, and not of a sample."""
+
     @abstractmethod
     def add(self, x: Tensor) -> None:
         """Take in one batch."""
@@ -93,6 +96,7 @@ class SamplePool(Pool):
         values = x.detach().transpose(0, 1).flatten(1)
         fresh = torch.rand(values.shape[1], generator=self.generator)
         keys = torch.cat([self.keys, fresh])
+        self.exact = self.exact and len(keys) <= self.capacity
         kept = keys.argsort()[: self.capacity]
         seen = len(self.keys)
         new = values[:, (kept[kept >= seen] - seen).to(x.device)].float()
