@@ -15,16 +15,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dial import backbones, files, models, outputs, runs
+from dial import backbones, files
+from dial.data.datasets import open_domain
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import prepare
-from dial.datasets import open_domain
+from dial.deployment import model as models
+from dial.deployment import runs
 from dial.methods._centroids import refit
+from dial.selection import outputs
+from dial.training import run_folder
 
 
 def put_centres(folder: Path, *, data: str | None, cache_dir: str | None) -> tuple[float, float]:
     """Change a run in place; its accuracy before and after."""
-    run, config = runs.load(folder), runs.read_config(folder / "config.json")
+    run, config = runs.load(folder), run_folder.read_config(folder / "config.json")
     model = run.model
     model.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     domain = open_domain(config["target"], data=data)

@@ -18,12 +18,12 @@ from torch.nn import functional as F
 
 from dial.data.batches import Batches
 from dial.data.cache import cached
+from dial.data.datasets import open_domain
 from dial.data.domain import ImageFiles
 from dial.data.pixels import Bytes, Pixels, Rows
 from dial.data.prepare import prepare
 from dial.data.reading import cores, read_all
 from dial.data.transforms import Augmentation, Preprocessing, augment
-from dial.datasets import open_domain
 
 SIZE = Preprocessing(size=160)
 BATCH = 48

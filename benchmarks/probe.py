@@ -17,12 +17,12 @@ from sklearn.linear_model import LogisticRegressionCV
 from torch import nn
 
 from dial import backbones
-from dial.adaptation import preprocessing_for
+from dial.data.datasets import open_domain
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import prepare
-from dial.datasets import open_domain
 from dial.methods._centroids import refit
-from dial.observation import observe
+from dial.pipeline import preprocessing_for
+from dial.selection.observation import observe
 
 DOMAINS = {"A": "amazon", "W": "webcam", "D": "dslr"}
 

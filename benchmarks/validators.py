@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 
 import dial
-from dial import estimation, outputs, validators
-from dial.tuning import GRID
+from dial.selection import accuracy as estimation
+from dial.selection import outputs, validators
+from dial.selection.tuning import GRID
 
 _PHOTOGRAPHS = {
     "backbone": "efficientnet_lite0",

@@ -14,7 +14,7 @@ from typing import Any
 
 import dial
 from dial.backbones._efficientnet_lite import EARLY
-from dial.runs import read_records
+from dial.training.run_folder import read_records
 
 TASKS = {
     "A-W": ("office31:amazon", "office31:webcam"),

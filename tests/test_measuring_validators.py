@@ -16,7 +16,7 @@ from benchmarks.validators import (
 )
 
 import dial
-from dial import validators
+from dial.selection import validators
 
 
 def run(value: float, score: float | None, accuracy: float) -> Measured:

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from dial import losses as losses
     from dial import methods as methods
     from dial import references as references
-    from dial import runs as runs
-    from dial.adaptation import adapt as adapt
     from dial.backbones import build as build
-    from dial.calibration import calibrate as calibrate
-    from dial.conversion import convert as convert
-    from dial.domains import use_domain as use_domain
+    from dial.deployment import runs as runs
+    from dial.deployment.export import export as export
+    from dial.deployment.prediction import evaluate as evaluate
+    from dial.deployment.prediction import predict as predict
+    from dial.deployment.runs import Run as Run
     from dial.errors import DialError as DialError
-    from dial.exporting import export as export
-    from dial.folding import fold as fold
-    from dial.layers import DomainAlignment as DomainAlignment
-    from dial.prediction import evaluate as evaluate
-    from dial.prediction import predict as predict
-    from dial.runs import Run as Run
+    from dial.layers.alignment import DomainAlignment as DomainAlignment
+    from dial.layers.calibration import calibrate as calibrate
+    from dial.layers.context import use_domain as use_domain
+    from dial.layers.conversion import convert as convert
+    from dial.layers.folding import fold as fold
+    from dial.pipeline import adapt as adapt
 
 __version__ = "0.1.0"
 
@@ -33,25 +33,31 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "DialError": "errors",
     "DomainAlignment": "layers",
-    "Run": "runs",
-    "adapt": "adaptation",
+    "Run": "deployment.runs",
+    "adapt": "pipeline",
     "build": "backbones",
-    "calibrate": "calibration",
-    "convert": "conversion",
-    "evaluate": "prediction",
-    "export": "exporting",
-    "fold": "folding",
-    "predict": "prediction",
-    "use_domain": "domains",
+    "calibrate": "layers",
+    "convert": "layers",
+    "evaluate": "deployment.prediction",
+    "export": "deployment.export",
+    "fold": "layers",
+    "predict": "deployment.prediction",
+    "use_domain": "layers",
 }
-_MODULES = ("backbones", "losses", "methods", "references", "runs")
+_MODULES = {
+    "backbones": "backbones",
+    "losses": "losses",
+    "methods": "methods",
+    "references": "references",
+    "runs": "deployment.runs",
+}
 
 __all__ = [*_PUBLIC, *_MODULES]  # noqa: PLE0604 - names, all of them strings
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"dial.{name}")
+        return importlib.import_module(f"dial.{_MODULES[name]}")
     if name in _PUBLIC:
         return getattr(importlib.import_module(f"dial.{_PUBLIC[name]}"), name)
     raise AttributeError(f"module 'dial' has no attribute {name!r}")

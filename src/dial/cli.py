@@ -76,7 +76,7 @@ def check_command(
     """Look at both domains before training: counts, sizes, bad files, duplicates, classes."""
     from dial.data.check import check
     from dial.data.check_page import print_check
-    from dial.datasets import open_domain
+    from dial.data.datasets import open_domain
 
     report = check(
         open_domain(source, data=data),
@@ -103,7 +103,7 @@ def demo_command(
     quiet: Quiet = False,
 ) -> None:
     """Adapt the embedded digits, end to end, with no download."""
-    from dial.demonstration import demonstrate
+    from dial.demo import demonstrate
 
     demonstrate(out=out, seed=seed, quiet=quiet)
 
@@ -207,8 +207,8 @@ def adapt_command(
 ) -> None:
     """Train a classifier on SOURCE that works on TARGET."""
     given = {k: v for k, v in locals().items() if k not in ("no_cache", "as_json")}
-    from dial.adaptation import adapt
-    from dial.engine import Interrupted
+    from dial.pipeline import adapt
+    from dial.training.engine import Interrupted
 
     try:
         run = adapt(**given, use_cache=not no_cache)
@@ -240,8 +240,8 @@ def predict_command(
 ) -> None:
     """Label images with a finished run: path, label and confidence as CSV."""
     from dial.data.reading import list_bad
-    from dial.prediction import predict, write_csv
-    from dial.runs import load
+    from dial.deployment.prediction import predict, write_csv
+    from dial.deployment.runs import load
 
     if as_json and out is None:
         raise DialError(
@@ -275,9 +275,9 @@ def evaluate_command(
     as_json: AsJson = False,
 ) -> None:
     """Score a finished run on images that have labels."""
+    from dial.deployment.prediction import evaluate
+    from dial.deployment.runs import load
     from dial.listing import print_listing
-    from dial.prediction import evaluate
-    from dial.runs import load
 
     scores = evaluate(load(run), labelled, data=data, device=device, skip_bad=skip_bad, quiet=quiet)
     if as_json:
@@ -309,8 +309,8 @@ def export_command(
     as_json: AsJson = False,
 ) -> None:
     """Write a finished network as ONNX, torch.export or safetensors, and compare it."""
-    from dial.exporting import export
-    from dial.runs import load
+    from dial.deployment.export import export
+    from dial.deployment.runs import load
 
     done = export(load(run), file, images=images, data=data)
     if as_json:
@@ -336,15 +336,15 @@ def report_command(
     ] = None,
 ) -> None:
     """Write one self-contained HTML page about a run."""
-    from dial.report import write
+    from dial.reporting.report import write
 
     typer.echo(write(run, out=out, baseline=baseline))
 
 
-def _add_list(kind: str, about: str) -> None:
+def _add_list(kind: str, about: str, *, package: str = "dial") -> None:
     @list_app.command(kind, help=about)
     def show(*, as_json: AsJson = False) -> None:
-        entries = import_module(f"dial.{kind}").describe()
+        entries = import_module(f"{package}.{kind}").describe()
         rows = [{kind.removesuffix("s"): name, "about": line} for name, line in entries.items()]
         _print_rows(rows, as_json=as_json)
 
@@ -352,13 +352,17 @@ def _add_list(kind: str, about: str) -> None:
 _add_list("methods", "Show the adaptation methods.")
 _add_list("backbones", "Show the networks that can be adapted.")
 _add_list("references", "Show the reference distributions.")
-_add_list("validators", "Show the ways to judge a run without the target's labels.")
+_add_list(
+    "validators",
+    "Show the ways to judge a run without the target's labels.",
+    package="dial.selection",
+)
 
 
 @list_app.command("datasets")
 def list_datasets(*, as_json: AsJson = False) -> None:
     """Show the data sets that SOURCE and TARGET can name, with their domains."""
-    from dial import datasets
+    from dial.data import datasets
 
     _print_rows([datasets.describe(name) for name in datasets.names()], as_json=as_json)
 
@@ -415,7 +419,7 @@ def bench_command(
     """Run a grid of transfers, methods and seeds, and show it beside the paper's tables."""
     from dial.benchmarking import bench
     from dial.benchmarking.terminal import print_outcome
-    from dial.engine import Interrupted
+    from dial.training.engine import Interrupted
 
     try:
         outcome = bench(

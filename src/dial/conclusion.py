@@ -13,29 +13,23 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from dial import (
-    engine,
-    estimation,
-    evidence,
-    files,
-    findings,
-    gathering,
-    methods,
-    models,
-    outputs,
-    report,
-    runs,
-)
+from dial import files, methods
 from dial.backbones import Backbone
 from dial.console import Reporter
-from dial.conversion import Appended
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import PreparedDomain
 from dial.data.transforms import Preprocessing
-from dial.machine import Machine
-from dial.methods._interface import Images
-from dial.observation import SAMPLE
-from dial.settings import Settings
+from dial.deployment import model as models
+from dial.deployment import runs
+from dial.layers.conversion import Appended
+from dial.methods.interface import Images
+from dial.reporting import evidence, findings, gathering, report
+from dial.selection import accuracy as estimation
+from dial.selection import outputs
+from dial.selection.observation import SAMPLE
+from dial.training import engine
+from dial.training.launch import Machine
+from dial.training.settings import Settings
 
 _SAMPLES = 16  # images of the target that are kept to try exported networks on
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from dial.errors import DialError
-from dial.kernels import widen
-from dial.layers import DomainAlignment
+from dial.layers.alignment import DomainAlignment
+from dial.references._fused import widen
 
 
 def entropy(logits: Tensor) -> Tensor:

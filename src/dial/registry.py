@@ -8,14 +8,16 @@ from dial.errors import DialError
 
 
 def names(package: ModuleType) -> tuple[str, ...]:
-    """The entries of a package: its modules, but for those with a leading underscore.
+    """The entries of a package: its modules, but for the interface and private ones.
 
     >>> import dial.references
     >>> names(dial.references)
     ('anchored', 'epsilon', 'laplace', 'normal')
     """
     modules = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return tuple(sorted(name for name in modules if not name.startswith("_")))
+    return tuple(
+        sorted(name for name in modules if not name.startswith("_") and name != "interface")
+    )
 
 
 def describe(package: ModuleType) -> dict[str, str]:

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dial import DialError, methods, settings
+from dial import DialError, methods
 from dial.benchmarking import grids, paper
 from dial.benchmarking.cells import plan
 from dial.benchmarking.grids import BENCHMARKS, Benchmark, get
-from dial.datasets import get as data_set
+from dial.data.datasets import get as data_set
+from dial.training import settings
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=BENCHMARKS)

@@ -12,7 +12,7 @@ from dial.benchmarking.cells import Cell, plan
 from dial.benchmarking.grids import BENCHMARKS, Benchmark, get
 from dial.benchmarking.repetition import TYPED, repeat_command
 from dial.cli import app
-from dial.settings import PRESETS
+from dial.training.settings import PRESETS
 
 BACKBONES = (None, "alexnet", "inception_bn", "efficientnet_lite1", "digits_cnn", "timm:resnet18")
 

@@ -12,12 +12,13 @@ from unittest.mock import patch
 
 import pytest
 
-from dial import DialError, engine
+from dial import DialError
 from dial.benchmarking import bench, running
 from dial.benchmarking.cells import Cell
-from dial.engine import Interrupted
-from dial.locking import FileLock
 from dial.methods import kind
+from dial.training import engine
+from dial.training.engine import Interrupted
+from dial.training.locking import FileLock
 
 from ..test_cli import run as run_command
 from .test_results import finish
@@ -89,7 +90,7 @@ def test_killed_and_started_again_it_goes_on_from_the_checkpoint(tmp_path: Path)
     assert not (runs / "dial" / "seed-0" / "result.json").exists()
     model = runs / "source_only" / "seed-0" / "model.safetensors"
     before = model.read_bytes(), model.stat().st_mtime_ns
-    with patch("dial.engine._load", wraps=engine._load) as load:
+    with patch("dial.training.engine._load", wraps=engine._load) as load:
         assert not bench("digits", out=killed, quiet=True, **grid).failed
     assert load.call_count == 1
     assert (model.read_bytes(), model.stat().st_mtime_ns) == before
@@ -272,14 +273,14 @@ def test_sigterm_while_a_cell_resumes_stops_it_and_it_goes_on(whole: Path, tmp_p
         signal.raise_signal(signal.SIGTERM)
 
     with (
-        patch("dial.adaptation.conclude", side_effect=KeyboardInterrupt),
+        patch("dial.pipeline.conclude", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         bench("digits", out=tmp_path, quiet=True, **GRID)
     assert (cell(tmp_path, "source_only") / "last.ckpt").exists()
     with pytest.raises(DialError, match=r"which holds digits; fix: name another --out"):
         bench("digits-ablation", out=tmp_path)
-    with patch("dial.engine.torch.load", stop), pytest.raises(Interrupted):
+    with patch("dial.training.engine.torch.load", stop), pytest.raises(Interrupted):
         bench("digits", out=tmp_path, quiet=True, **GRID)
     assert not bench("digits", out=tmp_path, quiet=True, **GRID).failed
     assert results(tmp_path) == results(whole)

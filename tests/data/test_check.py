@@ -8,8 +8,8 @@ from rich.console import Console
 
 from dial.data.check import CheckReport, check
 from dial.data.check_page import print_check
+from dial.data.datasets import open_domain
 from dial.data.folders import read_folder
-from dial.datasets import open_domain
 
 from ..conftest import MakeFolder, MakeImage
 from .test_decode import broken_files

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from dial.data.batches import Batch, Batches
+from dial.data.datasets import open_domain
 from dial.data.domain import Domain
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import prepare
 from dial.data.transforms import Preprocessing
-from dial.datasets import open_domain
 
 from ..conftest import MakeFolder
 

@@ -9,7 +9,7 @@ from types import ModuleType
 from torch import nn
 
 from dial import registry
-from dial.backbones._interface import Backbone, hidden_features
+from dial.backbones.interface import Backbone, hidden_features
 from dial.errors import DialError
 
 __all__ = ["Backbone", "build", "create", "describe", "hidden_features"]

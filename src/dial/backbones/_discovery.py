@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from dial.conversion import Appended
 from dial.errors import DialError
+from dial.layers.conversion import Appended
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

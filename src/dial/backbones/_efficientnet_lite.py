@@ -4,7 +4,7 @@ import importlib
 from pathlib import Path
 
 from dial.backbones import _weights
-from dial.backbones._interface import Backbone
+from dial.backbones.interface import Backbone
 
 EARLY = ("conv_stem", "bn1", "blocks.0", "blocks.1", "blocks.2")
 """The part whose pretrained weights stay as they are: the stem and the first three stages, as the

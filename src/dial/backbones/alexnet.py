@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dial.backbones import _weights
 from dial.backbones._discovery import IMAGENET_MEAN, IMAGENET_STD
-from dial.backbones._interface import Backbone
+from dial.backbones.interface import Backbone
 
 URL = "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
 PUBLIC_CLASSES = 1000

@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from dial.backbones import _weights
-from dial.backbones._interface import Backbone
+from dial.backbones.interface import Backbone
 
 
 class DigitsCNN(nn.Module):

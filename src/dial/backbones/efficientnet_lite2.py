@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dial.backbones import _efficientnet_lite
-from dial.backbones._interface import Backbone
+from dial.backbones.interface import Backbone
 
 
 def create(*, num_classes: int, weights: str | Path) -> Backbone:

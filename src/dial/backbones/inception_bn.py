@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dial.backbones import _weights
-from dial.backbones._interface import Backbone
+from dial.backbones.interface import Backbone
 
 URL = "http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth"
 FROZEN = ("conv1", "conv2", "inception_3a", "inception_3b", "inception_3c")

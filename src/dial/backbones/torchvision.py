@@ -6,7 +6,7 @@ from typing import Any
 
 from dial.backbones import _weights
 from dial.backbones._discovery import find_classifier
-from dial.backbones._interface import Backbone
+from dial.backbones.interface import Backbone
 from dial.errors import DialError
 
 # Training with auxiliary classifiers gives several logits; these networks are built without.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dial import runs
 from dial.benchmarking.grids import Benchmark, Row, Task
 from dial.errors import DialError
-from dial.settings import BEFORE, PRESETS, Settings, choose, preset_for
+from dial.training import run_folder
+from dial.training.settings import BEFORE, PRESETS, Settings, choose, preset_for
 
 PER_CELL = ("method", "options", "seed")
 """Settings in which the cells of one grid differ."""
@@ -128,8 +128,8 @@ def check_settings(cells: Sequence[Cell], out: Path, listed: Sequence[Mapping[st
     home, ours = out / "runs", {cell.folder: cell for cell in cells}
     stored = {home / r["task"] / r["row"] / f"seed-{r['seed']}": r["settings"] for r in listed}
     for path in home.glob("*/*/seed-*/config.json"):
-        if runs.came_to_something(path.parent):  # others begin anew
-            stored[path.parent] = runs.read_config(path).get("settings", {})
+        if run_folder.came_to_something(path.parent):  # others begin anew
+            stored[path.parent] = run_folder.read_config(path).get("settings", {})
     for folder, before in sorted(stored.items()):
         known = _known(before)
         changed = [

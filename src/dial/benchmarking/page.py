@@ -9,7 +9,7 @@ from markupsafe import Markup
 from dial.benchmarking.cells import PER_CELL
 from dial.benchmarking.results import Result
 from dial.benchmarking.tables import PARTIAL, Table
-from dial.repetition import in_force
+from dial.reporting.repetition import in_force
 
 
 def render(
@@ -19,7 +19,11 @@ def render(
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    source = package_files("dial").joinpath("benchmark.html.jinja").read_text(encoding="utf-8")
+    source = (
+        package_files("dial.benchmarking")
+        .joinpath("benchmark.html.jinja")
+        .read_text(encoding="utf-8")
+    )
     drawing = svg.decode() if svg else ""
     shared = {k: v for k, v in results[0]["settings"].items() if k not in PER_CELL}
     return environment.from_string(source).render(

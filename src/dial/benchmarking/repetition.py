@@ -8,8 +8,8 @@ from typing import Any
 from dial.benchmarking.cells import Cell
 from dial.benchmarking.grids import Benchmark
 from dial.benchmarking.results import Result
-from dial.repetition import option, shortest
-from dial.settings import BEFORE, preset_for
+from dial.reporting.repetition import option, shortest
+from dial.training.settings import BEFORE, preset_for
 
 TYPED = ("backbone", "weights", "image_size", "epochs", "steps", "batch_size", "lr")
 """Settings that `dial bench` has options for; the others come from a preset and the rows."""

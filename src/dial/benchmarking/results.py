@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dial import files, runs
+from dial import files
 from dial.benchmarking.grids import Benchmark, Row, Task
 from dial.errors import DialError
+from dial.training import run_folder
 
 Result = dict[str, Any]
 
@@ -39,8 +40,8 @@ def gather(out: Path, benchmark: Benchmark) -> list[Result]:
 
 def _measured(folder: Path, benchmark: Benchmark, task: Task, row: Row) -> Result:
     """What the run of a cell came to."""
-    result, _ = runs.read_records(folder)
-    config = runs.read_config(folder / "config.json")
+    result, _ = run_folder.read_records(folder)
+    config = run_folder.read_config(folder / "config.json")
     try:
         cell = {"benchmark": benchmark.name, "task": task.key, "row": row.name}
         told = {"accuracy": result["target_accuracy"], "settings": config["settings"]}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dial import backbones, methods
-from dial.adaptation import adapt
 from dial.benchmarking import cells as planning
 from dial.benchmarking import grids, results
 from dial.benchmarking.cells import Cell
@@ -17,12 +16,13 @@ from dial.benchmarking.progress import GridProgress
 from dial.benchmarking.publication import Publication
 from dial.benchmarking.tables import Table
 from dial.data.batch_size import parse_batch_size
+from dial.data.datasets import open_domain
 from dial.data.domain import Domain, require_labels
-from dial.datasets import open_domain
-from dial.engine import Interrupted
 from dial.errors import DialError
-from dial.locking import FileLock
-from dial.machine import Machine, launch
+from dial.pipeline import adapt
+from dial.training.engine import Interrupted
+from dial.training.launch import Machine, launch
+from dial.training.locking import FileLock
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dial import registry
 from dial.errors import DialError
-from dial.methods._interface import Method, Trainee
+from dial.methods.interface import Method, Trainee
 
 __all__ = ["Method", "Trainee", "create", "describe", "names"]
 

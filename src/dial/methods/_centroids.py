@@ -8,8 +8,8 @@ from torch.nn.functional import normalize
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dial.backbones import hidden_features
-from dial.calibration import to_network
-from dial.methods._interface import linear_classifier
+from dial.layers.calibration import to_network
+from dial.methods.interface import linear_classifier
 
 _SHARPENED = 2.0
 _MEASURED = 2000  # images that the logits' scale is taken from

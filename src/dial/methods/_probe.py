@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dial.calibration import to_network
-from dial.conversion import Appended
-from dial.domains import use_domain_if_any
-from dial.methods._interface import Trainee, linear_classifier
+from dial.layers.calibration import to_network
+from dial.layers.context import use_domain_if_any
+from dial.layers.conversion import Appended
+from dial.methods.interface import Trainee, linear_classifier
 
 _REGULARISATION = 0.1
 

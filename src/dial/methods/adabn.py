@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from dial.backbones import Backbone
-from dial.calibration import calibrate
-from dial.conversion import convert
 from dial.data.batches import Batch
-from dial.domains import use_domain
-from dial.folding import fold
-from dial.methods._interface import Images, Method, Terms, Trainee, check_choice, cross_entropy
+from dial.layers.calibration import calibrate
+from dial.layers.context import use_domain
+from dial.layers.conversion import convert
+from dial.layers.folding import fold
+from dial.methods.interface import Images, Method, Terms, Trainee, check_choice, cross_entropy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dial.calibration import calibrate
-from dial.methods._interface import Images, Trainee
+from dial.layers.calibration import calibrate
 from dial.methods._probe import features_of, fit, put
 from dial.methods.adabn import AdaBN
+from dial.methods.interface import Images, Trainee
 
 
 @dataclass(frozen=True, kw_only=True)

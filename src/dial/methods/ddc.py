@@ -7,7 +7,7 @@ from torch import nn
 
 from dial import losses
 from dial.data.batches import Batch
-from dial.methods._interface import PlainMethod, Terms, both, cross_entropy
+from dial.methods.interface import PlainMethod, Terms, both, cross_entropy
 
 
 @dataclass(frozen=True, kw_only=True)

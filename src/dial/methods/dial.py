@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from dial import losses
 from dial.backbones import Backbone
-from dial.calibration import calibrate
 from dial.data.batches import Batch
-from dial.domains import use_domain
-from dial.folding import fold
+from dial.layers.calibration import calibrate
+from dial.layers.context import use_domain
+from dial.layers.folding import fold
 from dial.methods._centroids import refit
-from dial.methods._interface import (
+from dial.methods.interface import (
     Images,
     Method,
     Output,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dial.backbones import Backbone
 from dial.data.batches import Batch
-from dial.methods._interface import PlainMethod, Terms, both, cross_entropy
+from dial.methods.interface import PlainMethod, Terms, both, cross_entropy
 
 
 class _Reverse(torch.autograd.Function):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from dial.data.batches import Batch
-from dial.methods._interface import PlainMethod, Terms, cross_entropy
+from dial.methods.interface import PlainMethod, Terms, cross_entropy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ import sys
 
 from dial import registry
 from dial.errors import DialError
-from dial.references._interface import Reference, Shared, Statistics, Tracking
 from dial.references.anchored import Anchored
+from dial.references.interface import Reference, Shared, Statistics, Tracking
 from dial.references.laplace import Laplace
 from dial.references.normal import Normal
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dial import kernels, synchronisation
-from dial.pooling import MomentPool, Pool
-from dial.references._interface import Reference, Shared, Statistics, Tracking
+from dial.references import _fused as kernels
+from dial.references import _synchronization as synchronisation
+from dial.references._accumulators import MomentPool, Pool
+from dial.references.interface import Reference, Shared, Statistics, Tracking
 
 
 class MomentReference(Reference):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from dial.errors import DialError
-from dial.references._interface import Statistics
 from dial.references._moments import MomentReference
+from dial.references.interface import Statistics
 
 
 @dataclass(frozen=True)

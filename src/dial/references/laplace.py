@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dial import kernels, selection
-from dial.references._interface import Reference, Shared, Statistics, Tracking
+from dial.references import _fused as kernels
+from dial.references import _medians as selection
+from dial.references.interface import Reference, Shared, Statistics, Tracking
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from dial import kernels, synchronisation
-from dial.references._interface import Shared, Statistics, Tracking
+from dial.references import _fused as kernels
+from dial.references import _synchronization as synchronisation
 from dial.references._moments import MomentReference
+from dial.references.interface import Shared, Statistics, Tracking
 
 
 @dataclass(frozen=True)

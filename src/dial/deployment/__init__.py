@@ -1,0 +1,1 @@
+"""The finished predictor: on disk, in use, exported."""

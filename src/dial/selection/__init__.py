@@ -1,0 +1,1 @@
+"""Choosing and judging without labels: validators, tuning, the accuracy estimate."""

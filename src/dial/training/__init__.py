@@ -1,0 +1,1 @@
+"""Training: settings, launch, the engine, and what it writes."""

@@ -1,0 +1,245 @@
+"""The one training loop: steps, epochs, checkpoints, watchdogs, on Lightning Fabric."""
+
+import io
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from dial import files
+from dial.data.batches import Batch, Batches
+from dial.errors import DialError
+from dial.methods import Method, Trainee
+from dial.training.settings import Settings
+
+VERSION = 1
+_SOURCES_OF_FAILURE = (
+    "a lower --lr, a smaller weight of the method's losses, or larger batches; "
+    "the last checkpoint is kept"
+)
+
+
+class NotFiniteError(DialError):
+    """A loss went to infinity, or is not a number."""
+
+
+class Interrupted(BaseException):
+    """Somebody asked the run to stop; its checkpoint is written.
+
+    As with KeyboardInterrupt, what catches errors does not catch it.
+    """
+
+
+@dataclass
+class Progress:
+    """How far a run has come and what it measured: what a checkpoint holds beside tensors."""
+
+    step: int = 0
+    seconds: float = 0.0
+    counted: int = 0
+    """Steps of the current epoch, which `sums` are over."""
+    sums: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def fit(
+    trainee: Trainee,
+    method: Method,
+    batches: Batches,
+    *,
+    settings: Settings,
+    fabric: Fabric,
+    checkpoint: Path,
+    resume: bool = False,
+    on_epoch: Callable[[Trainee, dict[str, Any]], None] = lambda *_: None,
+    on_step: Callable[[Progress, int, dict[str, float]], None] = lambda *_: None,
+) -> Progress:
+    """Train to the end, from the start or from the checkpoint.
+
+    Args:
+        trainee: as `method.prepare` made it; changed in place.
+        method: what a step minimises.
+        batches: of both domains.
+        settings: of the optimizer and its schedule.
+        fabric: launched, with the device, the precision and the processes.
+        checkpoint: the file to go on from and to write at each epoch and when stopped.
+        resume: whether to go on from it, if it is there.
+        on_epoch: gets the trainee in eval mode and the epoch's record, to add to it.
+        on_step: gets the progress, the number of all steps, and the losses.
+
+    Raises:
+        DialError: a loss that is not finite, or a checkpoint of another run.
+        Interrupted: after SIGTERM or SIGINT, once the checkpoint is written.
+    """
+    optimizer = _optimizer(trainee, settings)
+    total = settings.steps or settings.epochs * len(batches)
+    progress = Progress()
+    if resume and checkpoint.exists():
+        progress = _load(checkpoint, trainee, optimizer, batches)
+    model, optimizer = fabric.setup(trainee, optimizer)
+
+    def save() -> None:
+        if fabric.is_global_zero:
+            _save(checkpoint, trainee, optimizer, batches, progress)
+        fabric.barrier()
+
+    with _stopping() as stop:
+        while progress.step < total:
+            trainee.train()
+            started = time.perf_counter()
+            for batch in batches:
+                done = progress.step / total
+                for group in optimizer.param_groups:
+                    group["lr"] = group["base_lr"] * settings.rate(done)
+                terms = _step(model, method, _to(batch, fabric.device), done, fabric, optimizer)
+                progress.step += 1
+                progress.counted += 1
+                for name, value in terms.items():
+                    progress.sums[name] = progress.sums.get(name, 0.0) + value
+                on_step(progress, total, terms)
+                over = progress.step == total
+                if stop and not over:
+                    progress.seconds += time.perf_counter() - started
+                    save()
+                    raise Interrupted
+                if over:
+                    break
+            record = {"epoch": len(progress.history) + 1, "step": progress.step, "lr": settings.lr}
+            record["lr"] *= settings.rate((progress.step - 1) / total)
+            record |= {name: value / progress.counted for name, value in progress.sums.items()}
+            on_epoch(trainee.eval(), record)
+            progress.history.append(record)
+            progress.sums, progress.counted = {}, 0
+            progress.seconds += time.perf_counter() - started
+            save()
+        if stop:  # asked while the last epoch was judged: what comes after training is left too
+            raise Interrupted
+    return progress
+
+
+def _optimizer(trainee: Trainee, settings: Settings) -> torch.optim.Optimizer:
+    groups = trainee.backbone.parameter_groups(
+        settings.lr,
+        weight_decay=settings.weight_decay,
+        new_rate=settings.new_rate,
+        bias_rate=settings.bias_rate,
+    )
+    if trainee.extra is not None:
+        own = list(trainee.extra.parameters())
+        groups.append({"params": own, "lr": settings.lr * settings.new_rate})
+    groups = [group | {"base_lr": group["lr"]} for group in groups]
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(groups, lr=settings.lr)
+    decay = settings.weight_decay
+    return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, weight_decay=decay)
+
+
+def _step(
+    model: Any,
+    method: Method,
+    batch: Batch,
+    done: float,
+    fabric: Fabric,
+    optimizer: torch.optim.Optimizer,
+) -> dict[str, float]:
+    """One update; the value of each term."""
+    optimizer.zero_grad()
+    values: dict[str, Tensor] = {}
+    for terms in method.terms(model, batch, done):
+        for name, term in terms.items():
+            values[name] = values.get(name, 0.0) + term.detach()
+        loss = torch.stack([term.float() for term in terms.values()]).sum()
+        fabric.backward(loss)
+    numbers = torch.stack([value.float() for value in values.values()])
+    if fabric.world_size > 1:
+        numbers = fabric.all_reduce(numbers)  # type: ignore[assignment]
+    terms_now = dict(zip(values, numbers.tolist(), strict=True))
+    if not all(math.isfinite(value) for value in terms_now.values()):
+        shown = ", ".join(f"{name} {value:g}" for name, value in terms_now.items())
+        raise NotFiniteError(
+            wanted="a finite loss",
+            got=f"{shown} at {done:.1%} of the training with {type(method).__name__}",
+            fix=f"try {_SOURCES_OF_FAILURE}",
+        )
+    optimizer.step()
+    return terms_now
+
+
+def _to(batch: Batch, device: torch.device) -> Batch:
+    source, labels, target = batch
+    moved = None if target is None else target.to(device)
+    return Batch(source.to(device), labels.to(device), moved)
+
+
+@contextmanager
+def _stopping() -> Iterator[list[int]]:
+    """A list that gets the number of a signal to stop; a second one interrupts at once."""
+    received: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if received:
+            signal.default_int_handler(number, frame)
+        received.append(number)
+
+    try:
+        former = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread, where signals do not arrive
+        former = {}
+    try:
+        yield received
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _save(
+    path: Path,
+    trainee: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Batches,
+    progress: Progress,
+) -> None:
+    content = {
+        "version": VERSION,
+        "trainee": trainee.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "batches": batches.state_dict(),
+        "progress": vars(progress),
+        "random": torch.get_rng_state(),
+        "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+    buffer = io.BytesIO()  # torch's own writer would hide that a disk is full
+    torch.save(content, buffer)
+    files.write(path, lambda out: out.write(buffer.getbuffer()))
+
+
+def _load(
+    path: Path, trainee: nn.Module, optimizer: torch.optim.Optimizer, batches: Batches
+) -> Progress:
+    try:
+        content = torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
+        if content["version"] != VERSION:
+            raise KeyError(f"version {content['version']}")
+        trainee.load_state_dict(content["trainee"])
+        optimizer.load_state_dict(content["optimizer"])
+    except DialError:
+        raise
+    except Exception as error:
+        raise DialError(
+            wanted=f"a checkpoint of this run in {path}",
+            got=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            fix="resume with the settings the run began with, or start anew in another folder",
+        ) from error
+    batches.load_state_dict(content["batches"])
+    torch.set_rng_state(content["random"])
+    if content["random_cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(content["random_cuda"])
+    return Progress(**content["progress"])

@@ -1,0 +1,293 @@
+"""dial.adapt from end to end: files, resuming, processes, labels, watchdogs."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import dial
+from dial import DialError, methods
+from dial.data.datasets import open_domain
+from dial.data.domain import ImageFiles
+from dial.data.prepare import prepare
+from dial.reporting import evidence, gathering
+from dial.training import engine
+
+from .conftest import CLASSES, SETTINGS, kill_again_and_again, move_into_shuffled_folders
+from .oracles import network_input
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    return SETTINGS | {"cache_dir": str(tmp_path / "cache"), "out": tmp_path / "run"}
+
+
+@pytest.mark.parametrize("method", methods.names())
+def test_every_method_trains_and_leaves_a_run(
+    method: str, folders: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    run = dial.adapt(*folders, **settings | {"method": method, "report": True})
+    folder = run.folder
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json", "metrics.jsonl", "last.ckpt", "model.safetensors", "result.json",
+        "samples.safetensors", "evidence.safetensors", "outputs.safetensors", "report.html",
+    }  # fmt: skip
+    assert run.result["method"] == method
+    assert run.result["steps"] == 8
+    assert run.result["seconds"] > 0
+    assert 0 <= run.result["target_accuracy"] <= 1
+    assert [line["epoch"] for line in run.history] == [1, 2]
+    assert run.model.classes == CLASSES
+    assert not any(type(m).__module__.startswith("dial") for m in run.network.modules())
+    found = evidence.load(folder)
+    assert float(np.mean(found.after.predicted == found.labels)) == pytest.approx(
+        run.result["target_accuracy"]
+    )
+    assert (found.before is not None) == (found.shift_before is not None) == bool(found.without)
+    assert len(found.layers) == len(found.shift_after) > 0
+    # The finished file gives the accuracy that the run reports.
+    images = torch.stack(
+        [network_input(path, run.model.preprocessing) for path in _files(folders[1])]
+    )
+    labels = [CLASSES.index(path.parent.name) for path in _files(folders[1])]
+    with torch.no_grad():
+        right = (run.network(images).argmax(1) == torch.tensor(labels)).double().mean()
+    assert float(right) == pytest.approx(run.result["target_accuracy"])
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.png"))
+
+
+def test_shuffled_or_missing_labels_change_no_weight(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    weights = []
+    moved = move_into_shuffled_folders(folders[1], tmp_path / "moved")
+    for index, target in enumerate((folders[1], moved)):
+        run = dial.adapt(folders[0], target, **settings | {"out": tmp_path / f"run{index}"})
+        weights.append(load_file(run.folder / "model.safetensors"))
+    run = dial.adapt(*folders, **settings | {"out": tmp_path / "none"}, unlabelled=True)
+    assert run.result["target_accuracy"] is None
+    weights.append(load_file(run.folder / "model.safetensors"))
+    for other in weights[1:]:
+        assert all(torch.equal(weights[0][name], other[name]) for name in weights[0])
+
+
+def test_an_epoch_is_judged_by_some_images_with_their_own_labels(
+    folders: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dial.pipeline._WATCHED", 7)  # so 12 it is: 4 for each class
+    run = dial.adapt(*folders, **settings | {"method": "source_only", "statistics": "batch"})
+    preprocessing, classes = run.model.preprocessing, run.model.classes
+    (domain,) = prepare([open_domain(folders[1])], resize=preprocessing.resize, use_cache=False)
+    assert isinstance(domain.images, ImageFiles)
+    paths = [domain.images.paths[row] for row in domain.pixels.order[:12]]
+    with torch.no_grad():
+        found = run.network(torch.stack([network_input(path, preprocessing) for path in paths]))
+    names = [classes[index] for index in found.argmax(1)]
+    right = [name == path.parent.name for name, path in zip(names, paths, strict=True)]
+    assert run.history[-1]["target_accuracy"] == pytest.approx(np.mean(right))
+
+
+def test_what_is_told_about_a_run_costs_it_nothing(
+    folders: tuple[Path, Path],
+    settings: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings |= {"report": True}
+    whole = dial.adapt(*folders, **settings)
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("too many pictures")
+
+    monkeypatch.setattr(gathering, "gather", fail)
+    monkeypatch.setattr(methods.kind("dial"), "unadapted", fail)
+    bare = dial.adapt(*folders, **settings | {"out": tmp_path / "bare", "quiet": False})
+    assert "the run has no evidence for a report (MemoryError: too many" in capsys.readouterr().err
+    assert not (bare.folder / "report.html").exists()
+    ours, theirs = ((r.folder / "model.safetensors").read_bytes() for r in (whole, bare))
+    assert ours == theirs
+    assert whole.history == bare.history
+
+
+def command(folders: tuple[Path, Path], settings: dict[str, Any], *more: str) -> list[str]:
+    options = [
+        f"--{k.replace('_', '-')}={v}" for k, v in settings.items() if k not in ("quiet", "report")
+    ]
+    main = "from dial.cli import main; main()"
+    return [sys.executable, "-c", main, "adapt", *map(str, folders), *options, *more]
+
+
+def test_killed_at_any_moment_and_resumed_it_ends_the_same(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings |= {"epochs": 6}
+    whole = dial.adapt(*folders, **settings | {"out": tmp_path / "whole"})
+    start = partial(
+        subprocess.Popen,
+        command(folders, settings, "--resume"),
+        stderr=subprocess.DEVNULL,
+        env=_one_thread(),
+    )
+    begun = settings["out"] / "config.json"
+    assert kill_again_and_again(start, begun=begun, kills=5, longest=2.5) >= 3
+    run = dial.adapt(*folders, **settings, resume=True)
+    assert run.history == whole.history
+    ours, theirs = (load_file(r.folder / "model.safetensors") for r in (run, whole))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    skipped = ("seconds",)
+    assert {k: v for k, v in run.result.items() if k not in skipped} == {
+        k: v for k, v in whole.result.items() if k not in skipped
+    }
+
+
+def _one_thread() -> dict[str, str]:
+    import os
+
+    return os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def test_asked_to_stop_it_writes_a_checkpoint_and_says_how_to_go_on(
+    folders: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    settings |= {"epochs": 500}
+    process = subprocess.Popen(
+        command(folders, settings), stderr=subprocess.PIPE, text=True, env=_one_thread()
+    )
+    while not (settings["out"] / "last.ckpt").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "go on with the same command and --resume" in told
+    assert "Traceback" not in told
+    content = torch.load(settings["out"] / "last.ckpt", weights_only=True)
+    assert content["progress"]["step"] > 0
+
+
+def test_asked_to_stop_after_the_last_step_it_stops_too(
+    folders: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings |= {"epochs": 1}
+    with monkeypatch.context() as patch:
+        stop = lambda *_: signal.raise_signal(signal.SIGTERM)  # noqa: E731
+        patch.setattr("dial.console.Reporter.epoch", stop)
+        with pytest.raises(engine.Interrupted):
+            dial.adapt(*folders, **settings)
+    assert not (settings["out"] / "result.json").exists()
+    assert dial.adapt(*folders, **settings, resume=True).result["steps"] == 4
+
+
+@pytest.mark.parametrize("reference", ["normal", "epsilon"])
+def test_two_processes_with_half_the_batch_train_as_one_does(
+    reference: str, tmp_path: Path
+) -> None:
+    states = []
+    digits = Path("digits:mnist"), Path("digits:optdigits")
+    settings = {"steps": 20, "reference": reference, "optimizer": "sgd"}
+    settings |= {"device": "cpu", "precision": "64-true"}  # what differs is not rounding
+    for devices in (1, 2):
+        out = tmp_path / f"devices{devices}"
+        done = subprocess.run(
+            [*command(digits, settings | {"out": out, "devices": devices}), "--no-report"],
+            capture_output=True,
+            text=True,
+            env=_one_thread(),
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        states.append(torch.load(out / "last.ckpt", weights_only=True)["trainee"])
+    for name, one in states[0].items():
+        if one.is_floating_point():
+            torch.testing.assert_close(states[1][name], one, atol=1e-4, rtol=1e-4)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(
+    folders: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    with pytest.raises(DialError, match=r"a finite loss, got .*nan.* with Dial; fix: try a lower"):
+        dial.adapt(*folders, **settings | {"lr": 1e30, "epochs": 50, "entropy": 1e30})
+
+
+def test_runs_that_exist_or_differ_are_not_overwritten(
+    folders: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    run = dial.adapt(*folders, **settings | {"epochs": 1})
+    with pytest.raises(DialError, match="which holds a run already; fix: pass --resume"):
+        dial.adapt(*folders, **settings | {"epochs": 1})
+    with pytest.raises(DialError, match=r"lr was 0\.01, is 0\.5"):
+        dial.adapt(*folders, **settings | {"epochs": 1, "lr": 0.5}, resume=True)
+    again = dial.adapt(*folders, **settings | {"epochs": 1}, resume=True)  # finished: no training
+    assert again.result == run.result
+    (run.folder / "result.json").unlink()
+    (run.folder / "last.ckpt").write_bytes(b"damaged")
+    with pytest.raises(DialError, match="a checkpoint of this run"):
+        dial.adapt(*folders, **settings | {"epochs": 1}, resume=True)
+    with pytest.raises(DialError, match=r"a finished run in .* got one that is not finished"):
+        dial.deployment.runs.load(run.folder)
+    with pytest.raises(DialError, match="got no run there"):
+        dial.deployment.runs.load(run.folder.parent / "nowhere")
+
+
+def test_a_start_from_the_probe_is_the_same_after_a_resume(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    given = settings | {"start": "probe", "align_logits": True}
+    run = dial.adapt(*folders, **given)
+    other = dial.adapt(*folders, **given | {"out": tmp_path / "random", "start": "random"})
+    assert run.history[0]["cross_entropy"] != other.history[0]["cross_entropy"]
+    stopped = tmp_path / "stopped"
+    with (
+        pytest.raises(engine.Interrupted),
+        patch("dial.console.Reporter.epoch", side_effect=[None, engine.Interrupted]),
+    ):
+        dial.adapt(*folders, **given | {"out": stopped})
+    assert (stopped / "last.ckpt").exists()
+    again = dial.adapt(*folders, **given | {"out": stopped}, resume=True)
+    one, two = (load_file(r.folder / "model.safetensors") for r in (run, again))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_wrong_settings_are_said_before_images_are_read(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    for changes, message in [
+        ({"method": "magic"}, "one of the methods adabn"),
+        ({"backbone": "magic"}, "one of the backbones"),
+        ({"preset": "magic"}, "one of the presets paper-alexnet"),
+        ({"lr": -1.0}, r"got lr=-1\.0"),
+        ({"momentum": 2.0}, "got momentum=2.0"),
+        ({"start": "magic"}, "start to be one of random, probe"),
+        ({"method": "source_only", "entropy": 0.1}, "settings of the method source_only"),
+        ({"device": "abacus"}, "a device 'abacus'"),
+        ({"batch_size": "many"}, "a batch size like 32"),
+    ]:
+        with pytest.raises(DialError, match=message):
+            dial.adapt(*folders, **settings | changes | {"out": tmp_path / message})
+
+
+def test_collapse_is_told_with_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    from dial.conclusion import warn_of_collapse
+    from dial.console import Reporter
+
+    logits = torch.zeros(100, 10)
+    logits[:, 3] = 1
+    warn_of_collapse(logits, Reporter(quiet=False, title=""))
+    assert "collapsed into 1 of 10 classes, 100% of them into one" in capsys.readouterr().err
+
+
+def test_progress_is_plain_data() -> None:
+    assert json.loads(json.dumps(vars(engine.Progress()))) == vars(engine.Progress())
