@@ -1,3 +1,5 @@
 """Benchmarks: each prints ratios against a baseline from the same run."""
 
-import dial  # noqa: F401 - its guard lets torchvision and timm be imported after it
+from dial.torchvision_guard import prepare_torchvision
+
+prepare_torchvision()  # the benchmarks import torchvision and timm

@@ -17,12 +17,12 @@ from PIL import Image
 from torch.nn import functional as F
 
 from dial.data.batches import Batches
-from dial.data.cache import cached
+from dial.data.cache import read_cached
 from dial.data.datasets import open_domain
+from dial.data.decode import Bytes, cores, read_images
 from dial.data.domain import ImageFiles
-from dial.data.pixels import Bytes, Pixels, Rows
-from dial.data.prepare import prepare
-from dial.data.reading import cores, read_all
+from dial.data.pixels import Pixels, Rows
+from dial.data.prepare import prepare, require_every_class
 from dial.data.transforms import Augmentation, Preprocessing, augment
 
 SIZE = Preprocessing(size=160)
@@ -44,8 +44,8 @@ def main() -> None:
     print(f"load before: {load:.1f}" + (BUSY if load > _QUIET else ""))
     with tempfile.TemporaryDirectory() as folder:
         measure_build(paths, Path(folder))
-        source, target = prepare(domains[:2], resize=SIZE.resize, cache_dir=folder, quiet=True)
-        assert source.labels is not None  # noqa: S101
+        both = prepare(domains[:2], resize=SIZE.resize, cache_dir=folder, quiet=True)
+        source, target = require_every_class(both[0]), both[1]
         batches = Batches(
             source.pixels, source.labels, target.pixels, preprocessing=SIZE, batch_size="32+16"
         )
@@ -60,12 +60,14 @@ def measure_build(paths: list[Path], folder: Path) -> None:
     for _ in range(3):  # in turn, so that other work on the machine meets both
         for threads, times in seconds.items():
             start = time.perf_counter()
-            for _image in read_all(part, resize=SIZE.resize, threads=threads, quiet=True):
+            for _image in read_images(part, resize=SIZE.resize, threads=threads, quiet=True):
                 pass
             times.append(time.perf_counter() - start)
     one, all_cores = (min(times) for times in seconds.values())
     start = time.perf_counter()
-    cached(paths, resize=SIZE.resize, cache_dir=folder / "office31", quiet=True)
+    read_cached(
+        ImageFiles(tuple(paths)), resize=SIZE.resize, cache_dir=folder / "office31", quiet=True
+    )
     build = time.perf_counter() - start
     print(f"cache of Office-31 built in {build:.1f} s, {len(paths) / build:.0f} images a second")
     print(f"decoding with {cores()} threads against 1: {one / all_cores:.2f}x as fast")

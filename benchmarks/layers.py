@@ -1,4 +1,4 @@
-"""DA-layers against torch's BatchNorm: one layer, a training step, folded inference.
+"""DA-layers against torch's BatchNorm: one layer, a training step, inference, `use_domain`.
 
 Run with `make bench`, on an otherwise idle machine.
 """
@@ -30,8 +30,8 @@ SHAPES = [
 
 def forward_backward(layer: nn.Module, x: Tensor, g: Tensor) -> Callable[[], object]:
     """A train-mode pass through one layer and back to its input and parameters."""
-    wanted = [x, *layer.parameters()]
-    return lambda: torch.autograd.grad(layer(x), wanted, g)
+    inputs = [x, *layer.parameters()]
+    return lambda: torch.autograd.grad(layer(x), inputs, g)
 
 
 def layers(shape: tuple[int, ...], layout: torch.memory_format) -> None:
@@ -111,6 +111,13 @@ def networks() -> None:
         }
         times = best_times(inference, seconds=15)
     show("inference, EfficientNet-Lite0, 16 x 128 px", times, {"folded": 1.00})
+
+    def select() -> None:
+        with dial.use_domain(joint, {"source": 11, "target": 5}):
+            pass
+
+    times = best_times({"use_domain": select}, seconds=1)
+    show("entering and leaving use_domain, EfficientNet-Lite0", times, {})
 
 
 if __name__ == "__main__":

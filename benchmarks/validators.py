@@ -1,18 +1,17 @@
-"""Which validator to choose the entropy's weight by, measured where the right choice is known.
+"""How well each validator chooses the entropy weight, measured on data with known labels.
 
     python -m benchmarks.validators --out runs/validators --data DATA
 
-makes the runs that are missing, `OUT/<task>/entropy-<value>/` over the grid of `--entropy auto`,
-scores each by every validator without the target's labels, and writes `OUT/validators.md`: for
-each task the scores beside the true accuracy; for each validator how well it ranks the runs
-(Spearman) and how many points its choice loses against the best run, among all and among those
-that keep the source, as `--entropy auto` chooses; and the error of the label-free estimate.
-DATA holds `office31`; digits need no data:
+trains the runs that are missing, `OUT/<task>/entropy-<value>/` over the grid of `--entropy auto`,
+scores each with every validator without the target's labels, and writes `OUT/validators.md`: for
+each task the scores and the true accuracy; for each validator how well it ranks the runs
+(Spearman) and how many points its choice loses against the best run, among all runs and, like
+`--entropy auto`, among those that keep the source; and the error of the label-free estimate. DATA
+is the folder that contains `office31`; digits need no data:
 
     python -m benchmarks.validators --out runs/validators --tasks mnist-optdigits,optdigits-mnist
 
-Runs that were interrupted go on when the same command is given again. `--steps 2` is for a trial
-of the script itself.
+The same command resumes interrupted runs. `--steps 2` is to try the script itself.
 """
 
 import argparse
@@ -26,8 +25,7 @@ from typing import Any
 import numpy as np
 
 import dial
-from dial.selection import accuracy as estimation
-from dial.selection import outputs, validators
+from dial.selection import accuracy, outputs, validators
 from dial.selection.tuning import GRID
 
 _PHOTOGRAPHS = {
@@ -49,41 +47,41 @@ TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: what the validators say, what is estimated, and what is true."""
+    """One run: its scores, its estimated accuracy and its true accuracy."""
 
     value: float
     scores: dict[str, float | None]
     estimate: float | None
     accuracy: float
-    right: tuple[bool, ...] = ()
-    """Of each held-out source image."""
+    correct: tuple[bool, ...] = ()
+    """Whether each held-out source image is predicted correctly."""
     sound: bool = True
-    """Whether it keeps the source, in comparison with the others."""
+    """Whether it keeps the source, compared with the other runs."""
 
 
 def measure(folder: Path, value: float) -> Measured:
-    """A finished run; a validator that needs a held-out source says nothing without one."""
+    """Returns the figures of a finished run; None for scores that need a held-out source."""
     result = json.loads((folder / "result.json").read_text())
-    found = outputs.load(folder)
+    saved = outputs.load(folder)
     scores = {
         name: None
-        if found.held_out is None and validators.needs_held_out(name)
-        else validators.score(name, found)
+        if saved.held_out is None and validators.needs_held_out(name)
+        else validators.score(name, saved)
         for name in validators.names()
     }
-    estimate = None if found.held_out is None else estimation.estimate(found.held_out, found.target)
-    right = tuple(validators.right_of_source(found))
-    return Measured(value, scores, estimate, result["target_accuracy"], right)
+    estimate = None if saved.held_out is None else accuracy.estimate(saved.held_out, saved.target)
+    correct = tuple(validators.correct_on_source(saved))
+    return Measured(value, scores, estimate, result["target_accuracy"], correct)
 
 
 def with_soundness(runs: Sequence[Measured]) -> list[Measured]:
-    """The same, told which keep the source."""
-    pairs = zip(runs, validators.keep_the_source([run.right for run in runs]), strict=True)
+    """Returns the runs with `sound` set."""
+    pairs = zip(runs, validators.keep_the_source([run.correct for run in runs]), strict=True)
     return [replace(run, sound=sound) for run, sound in pairs]
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
-    """The correlation of ranks, equal values sharing theirs; NaN where all are equal."""
+    """Returns the rank correlation with ties at their mean rank; NaN if all values are equal."""
     ranks = [_ranks(np.asarray(values, dtype=float)) for values in (first, second)]
     if any(np.ptp(rank) == 0 for rank in ranks):
         return math.nan
@@ -95,22 +93,22 @@ def _ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
 
 
 def points_lost(runs: Sequence[Measured], name: str) -> float:
-    """Between the best run and the one that `--entropy auto` chooses; of equal ones the first."""
+    """Returns the points between the best run and the choice of `--entropy auto`."""
     return _lost([run for run in runs if run.sound], name, best=max(r.accuracy for r in runs))
 
 
 def points_lost_among_all(runs: Sequence[Measured], name: str) -> float:
-    """The same if a validator were to choose alone."""
+    """Returns the points between the best run and the choice without setting runs aside."""
     return _lost(runs, name, best=max(run.accuracy for run in runs))
 
 
 def _lost(runs: Sequence[Measured], name: str, *, best: float) -> float:
-    chosen = max(runs, key=lambda run: (run.scores[name], -run.value))
-    return 100 * (best - chosen.accuracy)
+    choice = max(runs, key=lambda run: (run.scores[name], -run.value))
+    return 100 * (best - choice.accuracy)
 
 
 def write_page(measured: dict[str, list[Measured]]) -> str:
-    """All tables, as Markdown."""
+    """Returns all tables as Markdown."""
     names = list(validators.names())
     lines = ["# Validators, measured", ""]
     for task, runs in measured.items():
@@ -154,8 +152,8 @@ def _by_validator(measured: dict[str, list[Measured]], figure: Any, *, digits: i
             None if any(run.scores[name] is None for run in runs) else figure(runs, name)
             for runs in measured.values()
         ]
-        known = [f for f in figures if f is not None and not math.isnan(f)]
-        mean = float(np.mean(known)) if known else None
+        numbers = [f for f in figures if f is not None and not math.isnan(f)]
+        mean = float(np.mean(numbers)) if numbers else None
         lines.append(_row([name, *(_number(f, digits) for f in (*figures, mean))]))
     return [*lines, ""]
 
@@ -169,27 +167,27 @@ def _number(value: float | None, digits: int = 4) -> str:
 
 
 def main() -> None:
-    """Make what is missing, and the page of all that is there."""
+    """Train the runs that are missing, and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--data", help="folder that holds office31")
-    parser.add_argument("--tasks", default=",".join(TASKS), help="with commas between them")
-    parser.add_argument("--steps", type=int, help="in place of each task's own")
+    parser.add_argument("--data", help="folder that contains office31")
+    parser.add_argument("--tasks", default=",".join(TASKS), help="separated by commas")
+    parser.add_argument("--steps", type=int, help="instead of each task's own")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     settings = {"steps": arguments.steps, "seed": arguments.seed, "data": arguments.data}
     settings |= {"report": False}
     measured: dict[str, list[Measured]] = {}
     for task in arguments.tasks.split(","):
-        source, target, own = TASKS[task]
+        source, target, special = TASKS[task]
         measured[task] = []
         for value in GRID:
             folder = arguments.out / task / f"entropy-{value:g}"
-            given = settings | own | {"entropy": value}
-            dial.adapt(source, target, out=folder, resume=True, **given)
+            options = settings | special | {"entropy": value}
+            dial.adapt(source, target, out=folder, resume=True, **options)
             measured[task].append(measure(folder, value))
             measured[task] = with_soundness(measured[task])
-            page = write_page(measured)  # of what there is, should the rest take long
+            page = write_page(measured)  # after each run, because all of them take long
             (arguments.out / "validators.md").write_text(page, encoding="utf-8")
     print(write_page(measured))
 

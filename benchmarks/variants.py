@@ -1,11 +1,11 @@
-"""What makes DIAL better on Office-31: settings changed, on an easy transfer and on a hard one.
+"""Settings of DIAL compared on two transfers of Office-31, an easy one and a hard one.
 
     python -m benchmarks.variants --out runs/variants --data DATA
 
-makes the runs that are missing, `OUT/<task>/<variant>/`, and prints the table of all that are
-there: the target accuracy after the last step, and before the target's statistics were taken
-anew at the end (of 500 images). The table compares settings by target labels: what is chosen by
-it is an oracle's choice on these two transfers. `--tables` trains nothing.
+trains the runs that are missing, `OUT/<task>/<variant>/`, and prints the table of all finished
+ones: the target accuracy of the finished model, and after the last epoch (on 500 images, before
+the target's statistics were computed again). The table compares settings by target labels: to
+choose by it is an oracle's choice on these two transfers. `--tables` trains nothing.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import dial
-from dial.backbones._efficientnet_lite import EARLY
-from dial.training.run_folder import read_records
+from dial.deployment.runs import read_records
 
+EARLY = ("conv_stem", "bn1", "blocks.0", "blocks.1", "blocks.2")  # of EfficientNet-Lite
 TASKS = {
     "A-W": ("office31:amazon", "office31:webcam"),
     "W-A": ("office31:webcam", "office31:amazon"),
@@ -54,12 +54,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def folder_of(out: Path, task: str, name: str) -> Path:
-    """Where the run of a variant is."""
+    """Returns the folder of a variant's run."""
     return out / task / name.replace(",", "").replace(" ", "-")
 
 
 def table(out: Path) -> str:
-    """All finished runs, as Markdown."""
+    """Returns a Markdown table of all finished runs."""
     heads = ["variant", *TASKS, *(f"{task}, last epoch" for task in TASKS)]
     lines = [heads, ["---"] * len(heads)]
     for name in VARIANTS:
@@ -71,7 +71,7 @@ def table(out: Path) -> str:
 
 
 def _accuracies(folder: Path) -> tuple[str, str]:
-    """After the end and after the last epoch, in percent."""
+    """Returns the accuracies of the finished model and after the last epoch, in percent."""
     if not (folder / "result.json").exists():
         return "-", "-"
     result, history = read_records(folder)
@@ -80,7 +80,7 @@ def _accuracies(folder: Path) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Make what is missing, and the table of all that is there."""
+    """Train the missing runs and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", help="folder that holds office31")
@@ -91,11 +91,11 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in [] if arguments.tables else arguments.variants:
         for task in arguments.tasks:
-            given = BASE | VARIANTS[name]
-            given |= {"data": arguments.data, "cache_dir": arguments.cache_dir, "report": False}
+            options = BASE | VARIANTS[name]
+            options |= {"data": arguments.data, "cache_dir": arguments.cache_dir, "report": False}
             source, target = TASKS[task]
             dial.adapt(
-                source, target, out=folder_of(arguments.out, task, name), resume=True, **given
+                source, target, out=folder_of(arguments.out, task, name), resume=True, **options
             )
     print(table(arguments.out))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From two folders of images to a deployed model: your_own_data.sh SOURCE TARGET OUT [adapt options]
-# A target without class folders cannot be scored; then `evaluate` is left out.
+# UNLABELLED=1 skips `evaluate`, for a target without class folders.
 set -euo pipefail
 source=$1 target=$2 out=$3
 shift 3

@@ -16,7 +16,9 @@ from PIL import Image
 
 import dial
 from dial import Run
+from dial.torchvision_guard import prepare_torchvision
 
+prepare_torchvision()  # tests import torchvision and timm themselves
 torch.set_num_threads(1)  # small tensors gain nothing from more
 
 CLASSES = ("circle", "square", "stripes")

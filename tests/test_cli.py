@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dial.options import EXECUTION, METHOD, TRAINING
+
 from .conftest import MakeFolder
 
 
@@ -125,3 +127,67 @@ def test_folder_given_by_a_relative_path(make_folder: MakeFolder, tmp_path: Path
     command = [sys.executable, "-c", "from dial.cli import main; main()", "check", "a", "a"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 0
+
+
+def test_help_shows_every_setting_with_its_default() -> None:
+    text = " ".join(run("adapt", "--help").stdout.replace("│", " ").split())
+    for words in (
+        "--lr <float> Learning rate of pretrained layers. [default: 0.003]",
+        "--batch-size <str>",
+        "[default: 24+24]",
+        "--image-size <int>",
+        "[default: 160]",
+        "--seed <int> Seed of everything random. [default: 0]",
+        "[default: 1.0 (dan), 0.25 (ddc), 0.1 (revgrad)]",
+        "--precision <str> Precision: 32-true, bf16-mixed or 16-mixed. [default: 32-true]",
+    ):
+        assert words in text, words
+    for field in (*TRAINING.values(), *METHOD.values(), *EXECUTION.values()):
+        if field.name != "use_cache":
+            assert field.flag in text, field.name
+
+
+def test_list_presets_shows_what_they_set() -> None:
+    result = run("list", "presets", "--json")
+    rows = {row["preset"]: row["sets"] for row in json.loads(result.stdout)}
+    assert "backbone alexnet, epochs 60, batch_size 256" in rows["paper-alexnet"]
+    assert "steps 800" in rows["digits_cnn"]
+
+
+def test_settings_by_their_names(tmp_path: Path) -> None:
+    digits = ["digits:optdigits", "digits:mnist", "--steps", 1, "--no-report", "--quiet"]
+    out = tmp_path / "run"
+    more = ["--set", "weight=0.5", "--set", "training.momentum=0.8", "--milestones", "0.5,0.75"]
+    result = run("adapt", *digits, "--method", "ddc", *more, "--out", out)
+    assert result.returncode == 0, result.stderr
+    settings = json.loads((out / "config.json").read_text())["settings"]
+    assert settings["options"]["weight"] == 0.5
+    assert settings["momentum"] == 0.8
+    assert settings["milestones"] == [0.5, 0.75]
+    again = tmp_path / "again"
+    repeated = run("adapt", "--config", out / "config.json", "--out", again, "--no-report", "-q")
+    assert repeated.returncode == 0, repeated.stderr
+    one, two = ((folder / "model.safetensors").read_bytes() for folder in (out, again))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "entrpy=1"], "got 'entrpy'; fix: did you mean entropy"),
+        (["--set", "lr"], "wanted --set NAME=VALUE, got --set lr"),
+        (["--set", "steps=many"], "wanted a value of steps of the type int | None, got 'many'"),
+        (["--config", "nowhere.json"], "wanted the settings of a run in nowhere.json"),
+    ],
+)
+def test_settings_that_are_none(words: list[str], message: str, tmp_path: Path) -> None:
+    result = run("adapt", "digits:mnist", "digits:optdigits", "--out", tmp_path / "run", *words)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_command_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "dial", "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout == "dial 0.1.0\n"

@@ -1,8 +1,9 @@
-"""The script of the guide on real images: from two folders to files that others run."""
+"""The examples run: a training loop with DA-layers, and two folders to a deployed model."""
 
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,19 @@ from dial.data.transforms import Preprocessing
 
 from .oracles import network_input
 
-SCRIPT = Path(__file__).resolve().parents[1] / "examples" / "your_own_data.sh"
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def test_a_training_loop_with_da_layers() -> None:
+    output = subprocess.run(
+        [sys.executable, str(EXAMPLES / "digits.py"), "--steps", "4"],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert re.search(r"^source only +\d+\.\d%", output, re.MULTILINE)
+    assert re.search(r"^DIAL +\d+\.\d%", output, re.MULTILINE)
 
 
 def test_two_folders_to_a_deployed_model(office31: Path, tmp_path: Path) -> None:
@@ -25,15 +38,22 @@ def test_two_folders_to_a_deployed_model(office31: Path, tmp_path: Path) -> None
         "OMP_NUM_THREADS": "1",
     }
     options = ["--image-size", "64", "--steps", "2", "--cache-dir", str(tmp_path / "cache"), "-q"]
-    told = subprocess.run(
-        ["/bin/bash", str(SCRIPT), "office31:dslr", "office31:webcam", str(out), *options],
+    process = subprocess.run(
+        [
+            "/bin/bash",
+            str(EXAMPLES / "your_own_data.sh"),
+            "office31:dslr",
+            "office31:webcam",
+            str(out),
+            *options,
+        ],
         env=os.environ | places,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert told.returncode == 0, told.stderr
-    assert "on 795 images" in told.stdout
+    assert process.returncode == 0, process.stderr
+    assert "on 795 images" in process.stdout
     assert {f"exported.{suffix}" for suffix in ("onnx", "pt2", "safetensors")} | {
         "model.safetensors", "predictions.csv", "report.html", "result.json",
     } <= {path.name for path in out.iterdir()}  # fmt: skip

@@ -1,6 +1,7 @@
-"""What holds for the package as a whole: imports point one way, and the public names are there."""
+"""What holds for the package as a whole: rooms, imports that point one way, public names."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,32 +9,57 @@ import pytest
 import dial
 
 SOURCE = Path(dial.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
 # From the bottom up: a room imports from itself and from those above it in this list.
 ORDER = (
-    *("errors", "registry", "files", "tensorfiles", "console", "listing", "torchvision_guard"),
+    *("errors", "registry", "files", "console", "torchvision_guard"),
     *("references", "layers", "losses", "backbones", "data", "methods", "training", "selection"),
-    *("deployment", "reporting", "conclusion", "pipeline", "demo", "benchmarking", "cli"),
+    *("deployment", "reporting", "pipeline", "demo", "benchmarking", "options", "cli", "__main__"),
 )
 
 
-def imported(path: Path) -> set[str]:
-    """The rooms of this package that a file imports from."""
-    names: set[str] = set()
+def imports(path: Path) -> Iterator[tuple[str, ...]]:
+    """The modules of this package that a file imports, each as its parts: ("data", "domain")."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dial":
-            parts = (node.module or "").split(".")[1:2] or [alias.name for alias in node.names]
-            names.update(part for part in parts if part in ORDER)
-    return names
+            module = (node.module or "").split(".")[1:]
+            yield from ((*module, alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: p.stem)
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_imports_point_one_way(path: Path) -> None:
-    room = path.relative_to(SOURCE).with_suffix("").parts[0]
+    room = room_of(path)
     if room == "__init__":
         return
     assert room in ORDER, f"give '{room}' its place in the order"
-    for other in imported(path) - {room}:
+    for other in {parts[0] for parts in imports(path)} & set(ORDER) - {room}:
         assert ORDER.index(other) < ORDER.index(room), f"{room} imports {other}, which is below it"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_private_modules_stay_in_their_room(path: Path) -> None:
+    for parts in imports(path):
+        private = [part for part in parts if part.startswith("_")]
+        assert not private or parts[0] == room_of(path), f"{'.'.join(parts)} is private"
+
+
+def test_few_modules_lie_outside_the_rooms() -> None:
+    modules = [path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("__")]
+    assert len(modules) <= 10, modules
+
+
+def test_every_reference_and_every_method_has_a_test_file() -> None:
+    tests = Path(__file__).parent
+    for room, names in {
+        "references": dial.references.REFERENCES.names(),
+        "methods": dial.methods.names(),
+    }.items():
+        for name in names:
+            assert (tests / room / f"test_{name}.py").exists(), f"{room}/test_{name}.py"
 
 
 def test_public_names() -> None:

@@ -50,5 +50,5 @@ def test_points_lost_and_the_page() -> None:
 def test_a_run_without_a_held_out_source(finished: dial.Run) -> None:
     found = measure(Path(finished.folder), 0.2)
     assert found.scores["source_accuracy"] is None
-    assert found.scores["information_maximisation"] is not None
+    assert found.scores["information_maximization"] is not None
     assert found.accuracy == finished.result["target_accuracy"]

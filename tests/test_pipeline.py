@@ -7,6 +7,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -17,10 +18,12 @@ from safetensors.torch import load_file
 
 import dial
 from dial import DialError, methods
+from dial.console import Reporter
 from dial.data.datasets import open_domain
 from dial.data.domain import ImageFiles
 from dial.data.prepare import prepare
-from dial.reporting import evidence, gathering
+from dial.pipeline import Process
+from dial.reporting import record
 from dial.training import engine
 
 from .conftest import CLASSES, SETTINGS, kill_again_and_again, move_into_shuffled_folders
@@ -49,12 +52,11 @@ def test_every_method_trains_and_leaves_a_run(
     assert [line["epoch"] for line in run.history] == [1, 2]
     assert run.model.classes == CLASSES
     assert not any(type(m).__module__.startswith("dial") for m in run.network.modules())
-    found = evidence.load(folder)
-    assert float(np.mean(found.after.predicted == found.labels)) == pytest.approx(
-        run.result["target_accuracy"]
-    )
-    assert (found.before is not None) == (found.shift_before is not None) == bool(found.without)
-    assert len(found.layers) == len(found.shift_after) > 0
+    kept = record.load(folder)
+    accuracy = float(np.mean(kept.predicted["after"] == kept.labels))
+    assert accuracy == pytest.approx(run.result["target_accuracy"])
+    assert ("before" in kept.predicted) == ("before" in kept.shift) == bool(kept.without)
+    assert len(kept.layers) == len(kept.shift["after"]) > 0
     # The finished file gives the accuracy that the run reports.
     images = torch.stack(
         [network_input(path, run.model.preprocessing) for path in _files(folders[1])]
@@ -113,7 +115,7 @@ def test_what_is_told_about_a_run_costs_it_nothing(
     def fail(*_: object, **__: object) -> None:
         raise MemoryError("too many pictures")
 
-    monkeypatch.setattr(gathering, "gather", fail)
+    monkeypatch.setattr(record, "record", fail)
     monkeypatch.setattr(methods.kind("dial"), "unadapted", fail)
     bare = dial.adapt(*folders, **settings | {"out": tmp_path / "bare", "quiet": False})
     assert "the run has no evidence for a report (MemoryError: too many" in capsys.readouterr().err
@@ -172,7 +174,7 @@ def test_asked_to_stop_it_writes_a_checkpoint_and_says_how_to_go_on(
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
-    assert "go on with the same command and --resume" in told
+    assert "resume with the same command and --resume" in told
     assert "Traceback" not in told
     content = torch.load(settings["out"] / "last.ckpt", weights_only=True)
     assert content["progress"]["step"] > 0
@@ -279,13 +281,11 @@ def test_wrong_settings_are_said_before_images_are_read(
             dial.adapt(*folders, **settings | changes | {"out": tmp_path / message})
 
 
-def test_collapse_is_told_with_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    from dial.conclusion import warn_of_collapse
-    from dial.console import Reporter
-
+def test_collapse_is_reported_with_figures(capsys: pytest.CaptureFixture[str]) -> None:
     logits = torch.zeros(100, 10)
     logits[:, 3] = 1
-    warn_of_collapse(logits, Reporter(quiet=False, title=""))
+    process: Any = SimpleNamespace(reporter=Reporter(quiet=False, title=""))
+    Process._warn_of_collapse(process, logits)
     assert "collapsed into 1 of 10 classes, 100% of them into one" in capsys.readouterr().err
 
 

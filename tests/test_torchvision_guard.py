@@ -33,16 +33,41 @@ def fake_torchvision(root: Path, *, healthy: bool) -> Path:
     return root
 
 
-def test_importing_dial_is_light_and_lets_torchvision_and_timm_in() -> None:
+def test_importing_dial_is_light_and_hooks_into_nothing() -> None:
     done = run(
-        "import sys, dial\n"
+        "import sys\n"
+        "finders = list(sys.meta_path)\n"
+        "import dial\n"
         "assert not {'torch', 'torchvision', 'numpy'} & set(sys.modules)\n"
+        "assert sys.meta_path == finders\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_lets_torchvision_and_timm_in() -> None:
+    done = run(
+        "from dial.torchvision_guard import prepare_torchvision\n"
+        "prepare_torchvision()\n"
+        "prepare_torchvision()\n"
         "import timm\n"
         "from torchvision.transforms import v2\n"
         "import torchvision\n"
         "torchvision.models.resnet18()\n"
-        "assert not any('BeforeTorchvision' in type(f).__name__ for f in sys.meta_path)\n"
     )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import dial.data.transforms",
+        "import dial; dial.build('efficientnet_lite0', weights='none')",
+        "import dial; dial.build('timm:test_resnet', weights='none')",
+        "import dial; dial.build('torchvision:resnet18', weights='none')",
+    ],
+)
+def test_rooms_that_import_torchvision_call_it_first(script: str) -> None:
+    done = run(script)
     assert done.returncode == 0, done.stderr
 
 
@@ -59,25 +84,29 @@ def test_declares_operators_only_where_they_are_missing(tmp_path: Path, healthy:
         else ""
     )
     done = run(
-        prepare + "import dial, torchvision\n"
-        "from dial import torchvision_guard\n"
-        f"assert bool(torchvision_guard._declared) is {not healthy}\n",
+        prepare + "from dial import torchvision_guard\n"
+        "torchvision_guard.prepare_torchvision()\n"
+        "import torchvision\n"
+        f"assert bool(torchvision_guard._declarations) is {not healthy}\n",
         root,
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_does_nothing_after_torchvision_or_without_it(tmp_path: Path) -> None:
+def test_does_nothing_after_torchvision_or_without_it() -> None:
     done = run(
         "import sys, types\n"
         "sys.modules['torchvision'] = types.ModuleType('torchvision')\n"
-        "import dial\n"
-        "assert not any('BeforeTorchvision' in type(f).__name__ for f in sys.meta_path)\n"
+        "from dial import torchvision_guard\n"
+        "torchvision_guard.prepare_torchvision()\n"
+        "assert not torchvision_guard._declarations and 'torch' not in sys.modules\n"
     )
     assert done.returncode == 0, done.stderr
     done = run(
-        "import importlib.machinery, sys, dial\n"
+        "import importlib.machinery\n"
+        "from dial import torchvision_guard\n"
         "importlib.machinery.PathFinder.find_spec = lambda *a, **k: None\n"
+        "torchvision_guard.prepare_torchvision()\n"
         "try:\n    import torchvision\nexcept ImportError as e:\n    print('absent')\n"
     )
     assert done.stdout.strip() == "absent", done.stderr

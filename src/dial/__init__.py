@@ -3,10 +3,6 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dial import torchvision_guard
-
-torchvision_guard.install()
-
 if TYPE_CHECKING:
     from dial import backbones as backbones
     from dial import losses as losses
@@ -19,48 +15,57 @@ if TYPE_CHECKING:
     from dial.deployment.prediction import predict as predict
     from dial.deployment.runs import Run as Run
     from dial.errors import DialError as DialError
-    from dial.layers.alignment import DomainAlignment as DomainAlignment
-    from dial.layers.calibration import calibrate as calibrate
-    from dial.layers.context import use_domain as use_domain
-    from dial.layers.conversion import convert as convert
-    from dial.layers.folding import fold as fold
+    from dial.layers import DomainAlignment as DomainAlignment
+    from dial.layers import calibrate as calibrate
+    from dial.layers import convert as convert
+    from dial.layers import fold as fold
+    from dial.layers import use_domain as use_domain
     from dial.pipeline import adapt as adapt
+    from dial.reporting.report import report as report
 
 __version__ = "0.1.0"
 
-# Name -> module it lives in. Looked up on first use, so that `import dial` (and the command's
-# --help) does not wait for torch.
-_PUBLIC = {
-    "DialError": "errors",
-    "DomainAlignment": "layers",
-    "Run": "deployment.runs",
-    "adapt": "pipeline",
-    "build": "backbones",
-    "calibrate": "layers",
-    "convert": "layers",
-    "evaluate": "deployment.prediction",
-    "export": "deployment.export",
-    "fold": "layers",
-    "predict": "deployment.prediction",
-    "use_domain": "layers",
+# Where each public name lives, and the extra that it needs. They are imported on first use, so
+# that `import dial` and the command's --help do not wait for torch.
+_FUNCTIONS = {
+    "DialError": ("errors", ""),
+    "DomainAlignment": ("layers", ""),
+    "Run": ("deployment.runs", "command"),
+    "adapt": ("pipeline", "command"),
+    "build": ("backbones", "backbones"),
+    "calibrate": ("layers", ""),
+    "convert": ("layers", ""),
+    "evaluate": ("deployment.prediction", "command"),
+    "export": ("deployment.export", "command"),
+    "fold": ("layers", ""),
+    "predict": ("deployment.prediction", "command"),
+    "report": ("reporting.report", "report"),
+    "use_domain": ("layers", ""),
 }
 _MODULES = {
-    "backbones": "backbones",
-    "losses": "losses",
-    "methods": "methods",
-    "references": "references",
-    "runs": "deployment.runs",
+    "backbones": ("backbones", "backbones"),
+    "losses": ("losses", ""),
+    "methods": ("methods", "command"),
+    "references": ("references", ""),
+    "runs": ("deployment.runs", "command"),
 }
 
-__all__ = [*_PUBLIC, *_MODULES]  # noqa: PLE0604 - names, all of them strings
+__all__ = [*_FUNCTIONS, *_MODULES]  # noqa: PLE0604 - names, all of them strings
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"dial.{_MODULES[name]}")
-    if name in _PUBLIC:
-        return getattr(importlib.import_module(f"dial.{_PUBLIC[name]}"), name)
-    raise AttributeError(f"module 'dial' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'dial' has no attribute {name!r}")
+    place, extra = (_FUNCTIONS | _MODULES)[name]
+    try:
+        module = importlib.import_module(f"dial.{place}")
+    except ModuleNotFoundError as error:
+        if not extra or (error.name or "").startswith("dial"):
+            raise
+        from dial.errors import missing_extra
+
+        raise missing_extra(error, extra) from error
+    return module if name in _MODULES else getattr(module, name)
 
 
 def __dir__() -> list[str]:

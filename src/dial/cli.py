@@ -5,42 +5,52 @@ import sys
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import dial
 from dial.errors import DialError
+from dial.options import (
+    EXECUTION,
+    METHOD,
+    TRAINING,
+    assignments_of,
+    options_of,
+    texts,
+    with_options,
+)
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
 list_app = typer.Typer(no_args_is_help=True, help="Show what there is to choose from.")
 app.add_typer(list_app, name="list")
 
 SOURCE = "Labelled images: class folders, an image list, or a known domain like office31:amazon."
-TARGET = "The images to adapt to: any folder of images, an image list, or a known domain."
+TARGET = "Images to adapt to: any folder of images, an image list, or a known domain."
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE, show_default=False)]
 Target = Annotated[str, typer.Argument(metavar="TARGET", help=TARGET, show_default=False)]
 Data = Annotated[
     Path | None, typer.Option(help="Folder that holds the known data sets.", show_default=False)
 ]
 Unlabelled = Annotated[
-    bool, typer.Option("--unlabelled", help="Take the target's folders for folders, not classes.")
+    bool, typer.Option("--unlabelled", help="Do not take the target's folders for classes.")
 ]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without files that are bad.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help=EXECUTION["skip_bad"].doc)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help=EXECUTION["quiet"].doc)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts to read.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Backbone = Annotated[str | None, typer.Option(help="Network to adapt.")]
-Weights = Annotated[str | None, typer.Option(help="auto, none, or a file.")]
-Epochs = Annotated[int | None, typer.Option(help="Passes over the source.")]
-Steps = Annotated[int | None, typer.Option(help="Training steps, in place of epochs.")]
-BatchSize = Annotated[
-    str | None, typer.Option(help="32+16 (source + target), or one total to share out.")
+Device = Annotated[str, typer.Option(help=EXECUTION["device"].doc)]
+Preset = Annotated[
+    str | None,
+    typer.Option(help="Settings to start from; see `dial list presets`.", show_default=False),
 ]
-ImageSize = Annotated[int | None, typer.Option(help="Side of the images in pixels.")]
-Rate = Annotated[float | None, typer.Option(help="Learning rate.")]
-CacheDir = Annotated[
-    Path | None, typer.Option(help="Folder for decoded images.", show_default=False)
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting by its field's name; method.NAME or training.NAME where both have it.",
+        show_default=False,
+    ),
 ]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)
@@ -99,121 +109,81 @@ def demo_command(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs; a temporary one by default.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help=TRAINING["seed"].doc)] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Adapt the embedded digits, end to end, with no download."""
     from dial.demo import demonstrate
+    from dial.training.launch import keep_memory
 
-    demonstrate(out=out, seed=seed, quiet=quiet)
-
-
-def _number_or_auto(text: str) -> float | str:
-    if text == "auto":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter("wanted a number, or auto") from None
+    with keep_memory():
+        demonstrate(out=out, seed=seed, quiet=quiet)
 
 
 @app.command("adapt")
+@with_options(
+    *options_of(TRAINING.values(), "Training"),
+    *options_of(METHOD.values(), "Method", method=True),
+    *options_of(EXECUTION.values(), "Execution"),
+)
 def adapt_command(
-    source: Source,
-    target: Target,
+    source: Annotated[
+        str | None, typer.Argument(metavar="SOURCE", help=SOURCE, show_default=False)
+    ] = None,
+    target: Annotated[
+        str | None, typer.Argument(metavar="TARGET", help=TARGET, show_default=False)
+    ] = None,
     *,
     out: Annotated[Path, typer.Option(help="The run's folder.", show_default=False)],
-    preset: Annotated[
-        str | None, typer.Option(help="Settings to start from; follows the data by default.")
-    ] = None,
-    method: Annotated[str | None, typer.Option(help="Adaptation method.")] = None,
-    backbone: Backbone = None,
-    weights: Weights = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="Reference distribution of the DA-layers; anchored:W has the weight W."),
-    ] = None,
-    entropy: Annotated[
-        str | None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
+    preset: Preset = None,
+    config: Annotated[
+        Path | None,
         typer.Option(
-            help="Weight of the target's entropy; auto chooses it without labels.",
-            parser=_number_or_auto,
-            metavar="FLOAT|auto",
-        ),
-    ] = None,
-    warmup: Annotated[
-        float | None, typer.Option(help="Share of the training over which that weight grows.")
-    ] = None,
-    sparsity: Annotated[float | None, typer.Option(help="Weight of the L1 penalty.")] = None,
-    statistics: Annotated[
-        str | None, typer.Option(help="BatchNorm of methods without DA-layers: frozen or batch.")
-    ] = None,
-    passes: Annotated[
-        str | None, typer.Option(help="joint, or separate (less memory), for dial.")
-    ] = None,
-    centroids: Annotated[
-        bool | None,
-        typer.Option(
-            help="The target's class centres as classifier in the end, or not, for dial.",
+            help="The config.json of a run to repeat; options given with it win.",
             show_default=False,
         ),
     ] = None,
-    epochs: Epochs = None,
-    steps: Steps = None,
-    batch_size: BatchSize = None,
-    image_size: ImageSize = None,
-    align_logits: Annotated[
-        bool | None,
-        typer.Option(help="DA-layer behind the classifier too, or not.", show_default=False),
-    ] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
-    lr: Rate = None,
-    schedule: Annotated[
-        str | None, typer.Option(help="steps, constant, cosine or inverse.")
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(help="New classifier: random, or probe (fitted to the source's features)."),
-    ] = None,
-    holdout: Annotated[
-        float | None,
-        typer.Option(help="Share of the source that is kept out of training, to judge by."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides everything random.")] = None,
-    device: Device = "auto",
-    devices: Annotated[int, typer.Option(help="Processes that share every batch.")] = 1,
-    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
+    assignments: Assignments = None,
     tune: Annotated[
-        str | None, typer.Option(help="Setting of the method to choose without labels.")
+        str | None,
+        typer.Option(help="Setting of the method to choose without labels.", show_default=False),
     ] = None,
     validator: Annotated[
-        str | None, typer.Option(help="What to choose it by; see dial list validators.")
+        str | None,
+        typer.Option(help="Validator to choose it by; see `dial list validators`."),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in the folder.")
-    ] = False,
     data: Data = None,
-    cache_dir: CacheDir = None,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Decode images each time they are used.")
-    ] = False,
     unlabelled: Unlabelled = False,
-    skip_bad: SkipBad = False,
-    report: Annotated[
-        bool, typer.Option(help="Write report.html at the end, or not.", show_default=False)
-    ] = True,
-    quiet: Quiet = False,
     as_json: AsJson = False,
+    **options: Any,
 ) -> None:
-    """Train a classifier on SOURCE that works on TARGET."""
-    given = {k: v for k, v in locals().items() if k not in ("no_cache", "as_json")}
+    """Train a classifier on SOURCE that works on TARGET.
+
+    Defaults are those for photographs; a preset or the data may change them.
+    """
     from dial.pipeline import adapt
     from dial.training.engine import Interrupted
+    from dial.training.launch import keep_memory
 
+    options = texts(options) | assignments_of(assignments)
     try:
-        run = adapt(**given, use_cache=not no_cache)
+        with keep_memory():
+            run = adapt(
+                source,
+                target,
+                out=out,
+                resume=resume,
+                preset=preset,
+                config=config,
+                tune=tune,
+                validator=validator,
+                data=data,
+                unlabelled=unlabelled or None,
+                **options,
+            )
     except Interrupted:
-        typer.echo(f"dial: stopped; go on with the same command and --resume ({out})", err=True)
+        typer.echo(f"dial: stopped; resume with the same command and --resume ({out})", err=True)
         raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps(run.result, indent=2))
@@ -239,7 +209,7 @@ def predict_command(
     ] = False,
 ) -> None:
     """Label images with a finished run: path, label and confidence as CSV."""
-    from dial.data.reading import list_bad
+    from dial.data.decode import list_bad
     from dial.deployment.prediction import predict, write_csv
     from dial.deployment.runs import load
 
@@ -255,8 +225,8 @@ def predict_command(
         typer.echo(f"dial: {len(predictions.bad)} files could not be read:", err=True)
         typer.echo(list_bad(predictions.bad), err=True)
     if as_json:
-        bad = {str(path): reason for path, reason in predictions.bad.items()}
-        typer.echo(json.dumps({"file": str(out), "images": count, "unreadable": bad}, indent=2))
+        summary = {"file": str(out), "images": count, "unreadable": predictions.bad}
+        typer.echo(json.dumps(summary, indent=2))
     elif out is not None and not quiet:
         typer.echo(f"{count} images labelled: {out}", err=True)
 
@@ -275,9 +245,9 @@ def evaluate_command(
     as_json: AsJson = False,
 ) -> None:
     """Score a finished run on images that have labels."""
+    from dial.console import print_listing
     from dial.deployment.prediction import evaluate
     from dial.deployment.runs import load
-    from dial.listing import print_listing
 
     scores = evaluate(load(run), labelled, data=data, device=device, skip_bad=skip_bad, quiet=quiet)
     if as_json:
@@ -336,9 +306,9 @@ def report_command(
     ] = None,
 ) -> None:
     """Write one self-contained HTML page about a run."""
-    from dial.reporting.report import write
+    from dial.reporting.report import report
 
-    typer.echo(write(run, out=out, baseline=baseline))
+    typer.echo(report(run, out=out, baseline=baseline))
 
 
 def _add_list(kind: str, about: str, *, package: str = "dial") -> None:
@@ -367,8 +337,17 @@ def list_datasets(*, as_json: AsJson = False) -> None:
     _print_rows([datasets.describe(name) for name in datasets.names()], as_json=as_json)
 
 
+@list_app.command("presets")
+def list_presets(*, as_json: AsJson = False) -> None:
+    """Show the presets and what each sets."""
+    from dial.training.settings import describe_presets
+
+    rows = [{"preset": name, "sets": line} for name, line in describe_presets().items()]
+    _print_rows(rows, as_json=as_json)
+
+
 def _print_rows(rows: list[dict[str, str]], *, as_json: bool) -> None:
-    from dial.listing import print_listing
+    from dial.console import print_listing
 
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
@@ -376,7 +355,15 @@ def _print_rows(rows: list[dict[str, str]], *, as_json: bool) -> None:
         print_listing(rows)
 
 
+BENCH = ("backbone", "weights", "image_size", "epochs", "steps", "batch_size", "lr")
+"""Settings that all cells of a benchmark share and that have an option of their own."""
+
+
 @app.command("bench")
+@with_options(
+    *options_of((TRAINING[name] for name in BENCH), "Training"),
+    *options_of((EXECUTION[name] for name in ("device", "workers", "cache_dir")), "Execution"),
+)
 def bench_command(
     name: Annotated[
         str,
@@ -388,67 +375,55 @@ def bench_command(
     out: Annotated[Path, typer.Option(help="Folder of the runs and tables.", show_default=False)],
     data: Data = None,
     tasks: Annotated[
-        str | None, typer.Option(help="Transfers to run, like A-W,amazon-dslr; all by default.")
+        str | None,
+        typer.Option(help="Transfers to run, like A-W,amazon-dslr; by default all."),
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Rows to run, by name, with commas between them.")
+        str | None, typer.Option(help="Rows to run, by name, separated by commas.")
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, each a run of every row.")] = "0,1,2",
-    preset: Annotated[
-        str | None, typer.Option(help="Settings to start from; follows the benchmark by default.")
-    ] = None,
-    backbone: Backbone = None,
-    weights: Weights = None,
-    image_size: ImageSize = None,
-    epochs: Epochs = None,
-    steps: Steps = None,
-    batch_size: BatchSize = None,
-    lr: Rate = None,
+    seeds: Annotated[str, typer.Option(help="Seeds; each row is run once with each.")] = "0,1,2",
+    preset: Preset = None,
+    assignments: Assignments = None,
     shard: Annotated[
         str | None, typer.Option(help="i/n: run the i-th of n shares of the grid.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Threads that make batches.")] = 1,
-    device: Device = "auto",
-    cache_dir: CacheDir = None,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Run nothing; make the tables of what is there.")
+        bool, typer.Option("--tables", help="Run nothing; write the tables of finished cells.")
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **options: Any,
 ) -> None:
     """Run a grid of transfers, methods and seeds, and show it beside the paper's tables."""
-    from dial.benchmarking import bench
-    from dial.benchmarking.terminal import print_outcome
+    from dial.benchmarking import bench, print_table
     from dial.training.engine import Interrupted
+    from dial.training.launch import keep_memory
 
+    execution = {key: value for key, value in options.items() if key in EXECUTION}
+    settings = texts({key: options[key] for key in BENCH}) | assignments_of(assignments)
     try:
-        outcome = bench(
-            name,
-            out=out,
-            data=data,
-            tasks=tasks,
-            methods=methods,
-            seeds=seeds,
-            preset=preset,
-            shard=shard,
-            tables_only=tables,
-            quiet=quiet,
-            machine={"workers": workers, "device": device, "cache_dir": cache_dir},
-            backbone=backbone,
-            weights=weights,
-            image_size=image_size,
-            epochs=epochs,
-            steps=steps,
-            batch_size=batch_size,
-            lr=lr,
-        )
+        with keep_memory():
+            outcome = bench(
+                name,
+                out=out,
+                data=data,
+                tasks=tasks,
+                methods=methods,
+                seeds=seeds,
+                preset=preset,
+                shard=shard,
+                tables_only=tables,
+                quiet=quiet,
+                execution=execution,
+                **settings,
+            )
     except (Interrupted, KeyboardInterrupt):
-        typer.echo(f"dial: stopped; go on with the same command ({out})", err=True)
+        typer.echo(f"dial: stopped; resume with the same command ({out})", err=True)
         raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps({"results": outcome.results, "failed": outcome.failed}, indent=2))
     else:
-        print_outcome(outcome, out)
+        print_table(outcome.table, out)
     for cell, reason in outcome.failed.items():
         _complain(f"{cell}: {reason}")
     raise typer.Exit(2 if outcome.failed else 0)

@@ -1,87 +1,187 @@
-"""What a run shows: a bar in a terminal, with losses and time left; in a log a line an epoch."""
+"""What the commands show: progress as a bar in a terminal and plain lines in a log, and tables."""
 
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
+from rich import box
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+T = TypeVar("T")
+_SECONDS_BETWEEN_LINES = 10.0
 
 
-class Reporter:
-    """Tells on standard error how a training goes."""
+class _Display:
+    """Lines on standard error; inside `with`, in a terminal, a bar below them."""
 
-    def __init__(self, *, quiet: bool, title: str, scores: bool = True) -> None:
-        self.quiet, self.title = quiet, title
-        self._scores = scores  # a choice among trials is not to be made by them
+    opening = ""  # the first line
+
+    def __init__(self, title: str, *columns: bars.ProgressColumn, quiet: bool, **task: Any) -> None:
+        self.quiet = quiet
         self.console = Console(stderr=True, quiet=quiet, highlight=False)
-        self._bar: Progress | None = None
-        self._task: Any = None
-        self._warned: set[str] = set()
+        self.bar = bars.Progress(
+            *(bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()),
+            *columns,
+            console=self.console,
+            transient=True,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task(title, **task)
 
-    def __enter__(self) -> "Reporter":
-        if self.console.is_terminal and not self.quiet:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[losses]}"),
-                console=self.console,
-                transient=True,
-            )
-            self._bar.start()
-        else:
-            self.say(self.title)
+    def __enter__(self) -> Self:
+        if self.opening:
+            self.say(self.opening)
+        self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = self._task = None
+        if not self.bar.disable:  # rich before 14 prints an empty line here
+            self.bar.stop()
+
+    def say(self, text: str) -> None:
+        """Print one plain line."""
+        self.console.print(text, markup=False, soft_wrap=True)
+
+
+class Reporter(_Display):
+    """The progress of one training. Without `scores`, no target accuracy is shown."""
+
+    def __init__(self, *, quiet: bool, title: str, scores: bool = True) -> None:
+        rate, losses = (bars.TextColumn(f"{{task.fields[{name}]}}") for name in ("rate", "losses"))
+        columns = rate, bars.TimeRemainingColumn(), losses
+        super().__init__(title, *columns, quiet=quiet, total=None, rate="", losses="")
+        self.opening = title if self.bar.disable else ""
+        self._scores = scores
+        self._warnings: set[str] = set()
 
     def step(self, progress: Any, total: int, terms: dict[str, float]) -> None:
-        """After each step."""
-        if self._bar is None:
-            return
+        """Show a training step and its losses."""
         losses = "  ".join(f"{name} {value:.3f}" for name, value in terms.items())
-        if self._task is None:
-            self._task = self._bar.add_task(self.title, total=total, rate="", losses="")
-        task = self._bar.tasks[0]
-        rate = f"{task.speed:.1f} steps/s" if task.speed else ""
-        self._bar.update(self._task, completed=progress.step, losses=losses, rate=rate)
+        speed = self.bar.tasks[0].speed
+        rate = f"{speed:.1f} steps/s" if speed else ""
+        self.bar.update(self.task, completed=progress.step, total=total, losses=losses, rate=rate)
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """After each epoch."""
-        shown = [f"epoch {record['epoch']}", f"step {record['step']}"]
+        """Print the metrics of an epoch."""
+        words = [f"epoch {record['epoch']}", f"step {record['step']}"]
         for name, value in record.items():
-            if name == "target_accuracy" and self._scores:
-                shown.append(f"target accuracy {value:.1%}")
-            elif isinstance(value, float) and name != "target_accuracy":
-                shown.append(f"{name} {value:.4g}")
-        self.say("  ".join(shown))
+            if name == "target_accuracy":
+                words += [f"target accuracy {value:.1%}"] if self._scores else []
+            elif isinstance(value, float):
+                words.append(f"{name} {value:.4g}")
+        self.say("  ".join(words))
 
     def warn(self, message: str) -> None:
-        """A warning, once."""
-        if message not in self._warned:
-            self._warned.add(message)
+        """Print a warning, unless it was printed before."""
+        if message not in self._warnings:
+            self._warnings.add(message)
             self.say(f"dial: warning: {message}")
 
     def finished(self, result: dict[str, Any], folder: Path) -> None:
-        """At the end."""
-        if not self._scores:
-            self.say(f"finished in {result['seconds']:.0f} s")
-            return
-        accuracy = result["target_accuracy"]
-        told = "no labels to score with" if accuracy is None else f"target accuracy {accuracy:.1%}"
-        estimate = result.get("estimated_accuracy")
-        if estimate is not None:
-            doubt = " (unreliable)" if "estimate_doubt" in result else ""
-            told += f", estimated without labels {estimate:.1%}{doubt}"
-        for warning in result.get("warnings", ()):
-            self.warn(warning)
-        self.say(f"finished in {result['seconds']:.0f} s: {told}; {folder}")
+        """Print the warnings and the result of a finished run."""
+        text = f"finished in {result['seconds']:.0f} s"
+        if self._scores:
+            accuracy, estimate = result["target_accuracy"], result.get("estimated_accuracy")
+            score = f"target accuracy {accuracy:.1%}" if accuracy is not None else ""
+            text += f": {score or 'no labels to score with'}"
+            if estimate is not None:
+                doubt = " (unreliable)" if "estimate_doubt" in result else ""
+                text += f", estimated without labels {estimate:.1%}{doubt}"
+            text += f"; {folder}"
+            for warning in result.get("warnings", ()):
+                self.warn(warning)
+        self.say(text)
 
-    def say(self, text: str) -> None:
-        """One plain line."""
-        self.console.print(text, markup=False, soft_wrap=True)
+
+class GridProgress(_Display):
+    """The progress of a grid of runs, with the time left, estimated from the cells' `costs`."""
+
+    def __init__(self, costs: Sequence[float], *, done: int, quiet: bool) -> None:
+        self._ahead, self._total = list(costs), done + len(costs)
+        self._cost = self._seconds = 0.0  # of the cells that were finished here
+        elapsed = bars.TimeElapsedColumn()
+        super().__init__("", elapsed, quiet=quiet, total=self._total, completed=done)
+        self.opening = f"{done} of {self._total} cells are finished already" if done else ""
+
+    def begin(self, title: str) -> None:
+        """A cell begins."""
+        if self.bar.disable:
+            self.say(f"{self._place()} {title}: begun")
+        self.bar.update(self.task, description=title + self._time_left())
+
+    def finished(self, title: str, *, accuracy: float, seconds: float) -> None:
+        """A cell is finished."""
+        self._cost += self._ahead[0]
+        self._seconds += seconds
+        self.skipped(title, f"{100 * accuracy:.1f} % in {seconds:.0f} s")
+
+    def failed(self, title: str, reason: str) -> None:
+        """A cell failed; its time does not count for the estimate."""
+        self.skipped(title, f"failed: {reason}")
+
+    def skipped(self, title: str, reason: str) -> None:
+        """A cell is not run here."""
+        place = self._place()
+        del self._ahead[0]
+        self.say(f"{place} {title}: {reason}{self._time_left()}")
+        self.bar.update(self.task, advance=1)
+
+    def _place(self) -> str:
+        return f"cell {self._total - len(self._ahead) + 1}/{self._total}"
+
+    def _time_left(self) -> str:
+        cost = sum(self._ahead)
+        if not self._cost or not cost:
+            return ""
+        return f"; about {duration(self._seconds / self._cost * cost)} left"
+
+
+def duration(seconds: float) -> str:
+    """Returns a duration as text.
+
+    >>> duration(42), duration(600), duration(4320)
+    ('42 s', '10 min', '1 h 12 min')
+    """
+    if seconds < 100:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def track(items: Iterable[T], *, total: int, title: str, quiet: bool = False) -> Iterator[T]:
+    """Yield `items` and show how many of `total` are done.
+
+    In a log there is a line every ten seconds, so a quick pass prints nothing.
+    """
+    if quiet:
+        yield from items
+        return
+    with _Display(title, bars.TimeRemainingColumn(), quiet=quiet, total=total) as display:
+        start = last = time.monotonic()
+        for done, item in enumerate(items, start=1):
+            yield item
+            display.bar.update(display.task, completed=done)
+            now = time.monotonic()
+            if display.bar.disable and now - last >= _SECONDS_BETWEEN_LINES:
+                last, rate = now, done / (now - start)
+                display.say(f"{title}: {done} of {total} images, {rate:.0f} a second")
+
+
+def make_table(console: Console, **settings: Any) -> Table:
+    """Returns an empty table: framed in a terminal, plain columns in a pipe."""
+    return Table(box=box.ROUNDED if console.is_terminal else None, **settings)
+
+
+def print_listing(rows: Sequence[Mapping[str, str]], *, console: Console | None = None) -> None:
+    """Print rows that all have the same columns."""
+    console = console or Console()
+    table = make_table(console)
+    for column in rows[0]:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(value) for value in row.values()))
+    console.print(table)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from dial.deployment.runs import Run
 from dial.pipeline import adapt
-from dial.reporting import report
+from dial.reporting.report import report
 
 SOURCE, TARGET = "digits:mnist", "digits:optdigits"
 METHODS = {
@@ -43,7 +43,7 @@ def demonstrate(*, out: Path | None = None, seed: int = 0, quiet: bool = False) 
         accuracy = f"{run.result['target_accuracy']:.1%}"
         table.add_row(name, about, accuracy, f"{run.result['seconds']:.0f}")
     console.print(table)
-    page = report.write(folder / "dial", baseline=folder / "source_only")
+    page = report(folder / "dial", baseline=folder / "source_only")
     console.print(f"What changed, on one page: {page}\n", highlight=False, soft_wrap=True)
     console.print(NEXT, highlight=False, markup=False)
     return runs

@@ -2,7 +2,7 @@
 
 
 class DialError(ValueError):
-    """A mistake in what was asked for, told in full.
+    """A user's mistake: what was wanted, what came instead, and how to fix it.
 
     >>> print(DialError(wanted="a domain of this layer (source, target)", got="'webcam'",
     ...                 fix="name one of those, or convert with domains=(..., 'webcam')"))
@@ -17,6 +17,20 @@ convert with domains=(..., 'webcam')
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions pickle by their positional arguments; ours are keywords.
         return _rebuild, (self.wanted, self.got, self.fix)
+
+
+def missing_extra(error: ImportError, extra: str) -> DialError:
+    """Returns the error about a package that is not installed, with the extra that installs it.
+
+    >>> print(missing_extra(ModuleNotFoundError(name="timm.models"), "backbones"))
+    wanted the package timm, got an environment where it is not installed; fix: \
+pip install "dial-da[backbones]"
+    """
+    return DialError(
+        wanted=f"the package {(error.name or str(error)).partition('.')[0]}",
+        got="an environment where it is not installed",
+        fix=f'pip install "dial-da[{extra}]"',
+    )
 
 
 def _rebuild(wanted: str, got: str, fix: str) -> DialError:

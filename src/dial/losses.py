@@ -1,15 +1,15 @@
-"""Loss terms of domain adaptation: plain functions of what a network gives."""
+"""Losses of domain adaptation: plain functions of a network's outputs."""
 
 import torch
 from torch import Tensor, nn
 
 from dial.errors import DialError
-from dial.layers.alignment import DomainAlignment
-from dial.references._fused import widen
+from dial.layers import DomainAlignment
+from dial.references import widen
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """The mean over samples of `-sum_y p_y log p_y` with `p = softmax(logits)`, in nats.
+    """Returns the mean over samples of `-sum_y p_y log p_y`, `p = softmax(logits)`, in nats.
 
     Args:
         logits: `(N, K)`, or `(N, K, *)` with a prediction at each position.
@@ -23,17 +23,18 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def sparsity(model: nn.Module) -> Tensor:
-    """The mean absolute value of the centred activations `x - b` (before the division by `s`).
+    """Returns the mean absolute value of the centered activations `x - b`, not divided by `s`.
 
-    Taken over each DA-layer's last training batch of each domain, then averaged over layers and
-    domains (Ren et al. 2016). To be called between the forward pass (or passes) and the backward
-    pass, which frees the activations; not available from a compiled network.
+    It is the mean over each DA-layer's last training batch of each domain, averaged over layers
+    and domains (Ren et al. 2016, https://arxiv.org/abs/1611.04520). Call it between the forward
+    pass (or passes) and the backward pass, which frees the activations. A compiled network does
+    not keep them.
 
     Raises:
         DialError: no DA-layer holds activations.
     """
     layers = [module for module in model.modules() if isinstance(module, DomainAlignment)]
-    terms = [x.abs().mean() for layer in layers for x in layer.centred()]
+    terms = [x.abs().mean() for layer in layers for x in layer.centered()]
     if not terms:
         raise DialError(
             wanted="activations of a training step in DA-layers",
@@ -45,7 +46,9 @@ def sparsity(model: nn.Module) -> Tensor:
 
 
 def mean_distance(source: Tensor, target: Tensor) -> Tensor:
-    """The squared norm of the difference of two samples' means (DDC).
+    """Returns the squared norm of the difference of two samples' means (DDC).
+
+    https://arxiv.org/abs/1412.3474
 
     Args:
         source: `(N, D)`.
@@ -55,15 +58,16 @@ def mean_distance(source: Tensor, target: Tensor) -> Tensor:
 
 
 def mmd(source: Tensor, target: Tensor) -> Tensor:
-    """The squared maximum mean discrepancy with five Gaussian kernels (DAN), all pairs counted.
+    """Returns the squared maximum mean discrepancy with five Gaussian kernels (DAN).
 
-    `mean k(s, s') + mean k(t, t') - 2 mean k(s, t)` with `k(x, y) = sum_i exp(-|x - y|^2 / b_i)`
-    and bandwidths `b_i` of 1/4, 1/2, 1, 2 and 4 times the mean squared distance of two samples
-    of either kind, taken as a constant.
+    `mean k(s, s') + mean k(t, t') - 2 mean k(s, t)` over all pairs, with
+    `k(x, y) = sum_i exp(-|x - y|^2 / b_i)`. The bandwidths `b_i` are 1/4, 1/2, 1, 2
+    and 4 times the mean squared distance of two samples of either domain, without gradient.
+    https://arxiv.org/abs/1502.02791
 
     Args:
         source: `(N, D)`.
-        target: `(M, D)`, in another number if need be.
+        target: `(M, D)`; `M` may differ from `N`.
     """
     x = torch.cat([widen(source), widen(target)])
     squares = x.square().sum(1)
@@ -76,7 +80,9 @@ def mmd(source: Tensor, target: Tensor) -> Tensor:
 
 
 def coral(source: Tensor, target: Tensor) -> Tensor:
-    """The squared distance of two samples' covariances, over `4 D^2` (Deep CORAL).
+    """Returns the squared distance of two samples' covariances, over `4 D^2` (Deep CORAL).
+
+    https://arxiv.org/abs/1607.01719
 
     Args:
         source: `(N, D)`.

@@ -1,266 +1,416 @@
-"""From two domains to a finished predictor: what `dial adapt` does, from Python."""
+"""From two domains to a finished predictor: prepare, train, finish, judge, write."""
 
+import json
 import os
-from dataclasses import fields
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
-from dial import backbones, methods
+from dial import backbones, files, methods
 from dial.backbones import Backbone
-from dial.conclusion import Trained, accuracy, conclude, warn_of_collapse
 from dial.console import Reporter
 from dial.data.batches import Batches
 from dial.data.datasets import open_pair
-from dial.data.domain import Domain, ImageArray, require_labels
+from dial.data.domain import Domain, LabelledDomain
 from dial.data.evaluation import EvaluationBatches
 from dial.data.holdout import hold_out, sample
-from dial.data.prepare import PreparedDomain, prepare, require_every_class
+from dial.data.prepare import PreparedDomain, prepare_pair
 from dial.data.transforms import Preprocessing
 from dial.deployment import model as models
 from dial.deployment import runs
 from dial.deployment.runs import Run
 from dial.errors import DialError
-from dial.methods._probe import start
-from dial.reporting import evidence, report
-from dial.reporting.findings import LEAST
-from dial.selection import outputs, tuning
-from dial.selection.trials import Attempt
-from dial.training import engine, run_folder, settings
-from dial.training.launch import Machine, launch
-from dial.training.settings import Settings
+from dial.methods import Images, Method, Trainee
+from dial.reporting import record
+from dial.reporting.report import report
+from dial.selection import accuracy, outputs, tuning
+from dial.selection.outputs import SAMPLE, Observer, Outputs
+from dial.selection.tuning import Attempt
+from dial.selection.validators import Validator
+from dial.training import engine, run_folder
+from dial.training.engine import Progress
+from dial.training.launch import Execution, launch
+from dial.training.settings import PHOTOGRAPHS, Settings, choose, name_of, preset_for
 
 _SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
-_PROBED = 5000  # images of the source that the first classifier is fitted to
-_WATCHED = 500  # images of the target that an epoch is judged by; the end is judged by all
+_PROBED = 5000  # source images that the first classifier is fitted to
+_WATCHED = 500  # target images that an epoch is scored on; the end is scored on all
+_SAMPLES = 16  # target images that are kept to try exported networks on
 
 
 def adapt(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Domain | None = None,
+    target: str | os.PathLike[str] | Domain | None = None,
     *,
     out: str | os.PathLike[str],
-    preset: str | None = None,
     resume: bool = False,
-    unlabelled: bool = False,
+    preset: str | None = None,
+    config: str | os.PathLike[str] | None = None,
     tune: str | None = None,
-    validator: str | None = None,
+    validator: str | Validator | None = None,
+    data: str | os.PathLike[str] | None = None,
+    unlabelled: bool | None = None,
     **options: Any,
 ) -> Run:
     """Train a classifier on the source that works on the target.
 
     Args:
-        source: class folders, an image list, or a known domain like `office31:amazon`.
-        target: any folder of images, an image list, or a known domain; its labels, if it has
-            any, are used for scoring alone.
+        source: class folders, an image list, a known domain like `office31:amazon`, or a `Domain`.
+        target: any folder of images, an image list, a known domain, or a `Domain`. Its labels, if
+            it has any, are used for scoring alone.
         out: the run's folder.
-        preset: where the settings come from; by default it follows the backbone and the data.
-        resume: go on with the run in `out`, or return it if it is finished.
-        unlabelled: take the target's folders for folders, not for classes.
-        tune: a numeric field of the method to choose without the target's labels, from a grid;
+        resume: resume the run in `out`, or return it if it is finished.
+        preset: the settings to start from; by default they follow the backbone and the data.
+        config: the config.json of a run to repeat, in place of a preset; arguments given with it
+            win.
+        tune: a numeric setting of the method to choose from a grid without the target's labels;
             `entropy="auto"` is `tune="entropy"`.
-        validator: what to choose it by.
-        options: fields of `Settings`, of the method (`reference`, `entropy`, ...), and of the
-            machine (`device`, `devices`, `precision`, `data`, `cache_dir`, `skip_bad`, ...).
+        validator: the validator to choose it by.
+        data: the folder that holds the known data sets.
+        unlabelled: do not take the target's folders for classes.
+        options: fields of `Settings`, of the method (`reference`, `entropy`, ...; `method.NAME`
+            where both have a field of that name) and of `Execution` (`device`, `quiet`, ...).
+            `method` and `backbone` also take objects: a `Method`, a `Backbone` or a network.
+
+    Returns:
+        The finished run.
 
     Raises:
-        DialError: whatever is wrong with the images, the settings or the run's folder.
+        DialError: something is wrong with the images, the settings or the run's folder.
     """
-    folder = Path(out)
-    machine_options = {f.name: options.pop(f.name) for f in fields(Machine) if f.name in options}
-    machine = Machine(**{k: v for k, v in machine_options.items() if v is not None})
-    domains = open_pair(source, target, data=machine.data, unlabelled=unlabelled)
-    chosen = _choose(domains[0], preset, options)
-    train = partial(_train, domains=domains, machine=machine)
-    search = tuning.plan(chosen, tune=tune, validator=validator)
+    inputs = {"source": source, "target": target, "data": data, "unlabelled": unlabelled}
+    base: Settings | None = None
+    if config is not None:
+        base, recorded, executed = run_folder.replay(config)
+        inputs, options = inputs | recorded | _given(inputs), executed | _given(options)
+    execution, options = _split(options)
+    job = _open(inputs, execution)
+    settings = choose(base or preset or _preset_for(job.source, options), options)
+    folder, train = Path(out), partial(_run, job)
+    search = tuning.plan(settings, tune=tune, validator=validator)
     if search is None:
-        return train(chosen, folder, resume=resume)
-    alone, quiet = machine.devices == 1, machine.quiet
-    tuning.tune(search, folder, domains, train=train, resume=resume, prune=alone, quiet=quiet)
-    if machine.report and (folder / evidence.NAME).exists():
-        report.write(folder)
+        return train(settings, folder, resume=resume)
+    tuning.tune(
+        search,
+        folder,
+        (job.source, job.target),
+        train=train,
+        resume=resume,
+        prune=execution.devices == 1,
+        quiet=execution.quiet,
+    )
+    _write_page(folder, execution)
     return runs.load(folder)
 
 
-def _train(
-    chosen: Settings,
-    folder: Path,
-    *,
-    domains: tuple[Domain, Domain],
-    machine: Machine,
-    resume: bool,
-    attempt: Attempt | None = None,
-) -> Run:
-    """One run from its settings."""
-    if run_folder.begin(folder, chosen, domains, resume=resume):
-        return runs.load(folder)
-    launch(_run, domains, chosen, folder, machine, attempt, resume=resume, machine=machine)
-    return runs.load(folder)
+@dataclass(frozen=True)
+class Job:
+    """What all runs of one call share: the domains, what they were opened from, the execution."""
+
+    source: LabelledDomain
+    target: Domain
+    inputs: dict[str, Any]
+    execution: Execution
 
 
-def _choose(source: Domain, preset: str | None, options: dict[str, Any]) -> Settings:
-    """The settings: a preset's, with the fields and the method's settings that were given."""
-    default = "digits_cnn" if isinstance(source.images, ImageArray) else settings.PHOTOGRAPHS
-    name = preset or settings.preset_for(options.get("backbone"), default=default)
-    chosen = settings.choose(name, options)
-    methods.create(chosen.method, chosen.options)  # to hear of mistakes before images are read
-    return chosen
+@dataclass(frozen=True)
+class Plan:
+    """One run before its images are read."""
+
+    job: Job
+    settings: Settings
+    method: Method
+    backbone: Backbone
+    random_state: Tensor
+    """Of torch, once the backbone is built: every process goes on from here."""
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _split(options: dict[str, Any]) -> tuple[Execution, dict[str, Any]]:
+    """Returns the execution that the options ask for, and the other options."""
+    names = {f.name for f in fields(Execution)}
+    execution = Execution(**{k: v for k, v in _given(options).items() if k in names})
+    return execution, {key: value for key, value in options.items() if key not in names}
+
+
+def _open(inputs: dict[str, Any], execution: Execution) -> Job:
+    """Open both domains; no image is read yet."""
+    source, target = inputs["source"], inputs["target"]
+    if source is None or target is None:
+        raise DialError(
+            wanted="a source and a target",
+            got="none" if source is None else f"{source} alone",
+            fix="name both, or repeat a run with --config RUN/config.json",
+        )
+    unlabelled = bool(inputs["unlabelled"])
+    domains = open_pair(source, target, data=inputs["data"], unlabelled=unlabelled)
+    places = {name: _absolute(inputs[name]) for name in ("source", "target", "data")}
+    return Job(*domains, places | {"unlabelled": unlabelled}, execution)
+
+
+def _absolute(place: Any) -> str | None:
+    """Returns a path that holds from any folder, a known domain's name as it is."""
+    if place is None or isinstance(place, Domain):
+        return None
+    path = Path(place).expanduser()
+    return str(path.resolve()) if path.exists() else os.fspath(place)
+
+
+def _preset_for(source: Domain, options: dict[str, Any]) -> str:
+    default = "digits_cnn" if source.images.like_digits else PHOTOGRAPHS
+    return preset_for(options.get("backbone"), default=default)
 
 
 def _run(
-    fabric: Any,
-    domains: tuple[Domain, Domain],
-    chosen: Settings,
-    folder: Path,
-    machine: Machine,
-    attempt: Attempt | None,
-    *,
-    resume: bool,
-) -> None:
-    """One process of a run, from the images to the files."""
-    torch.manual_seed(chosen.seed)
-    classes = require_labels(domains[0]).classes
+    job: Job, settings: Settings, folder: Path, *, resume: bool, attempt: Attempt | None = None
+) -> Run:
+    """One run: its folder is begun, one process or several do the work, the result is loaded."""
+    method = methods.create(settings.method, settings.options)  # mistakes show before reading
+    network = None if isinstance(settings.backbone, str) else settings.backbone
+    domains = job.source, job.target
+    if run_folder.is_finished(folder, run_folder.describe(settings, domains), resume=resume):
+        return runs.load(folder, backbone=network)
+    torch.manual_seed(settings.seed)
     backbone = backbones.create(
-        chosen.backbone,
-        num_classes=len(classes),
-        weights=chosen.weights,
-        align_logits=chosen.align_logits,
-        frozen=chosen.frozen,
+        settings.backbone,
+        num_classes=len(job.source.labels.classes),
+        weights=settings.weights,
+        align_logits=settings.align_logits,
+        frozen=settings.frozen,
     )
-    preprocessing = preprocessing_for(backbone, chosen.image_size)
-    quiet = machine.quiet or not fabric.is_global_zero
-    ready = partial(
-        prepare,
-        domains,
-        resize=preprocessing.resize,
-        channels=preprocessing.channels,
-        skip_bad=machine.skip_bad,
-        cache_dir=machine.cache_dir,
-        use_cache=machine.use_cache,
-        quiet=quiet,
-    )
-    with fabric.rank_zero_first():  # the others find the cache built
-        source, target = ready()
-    require_every_class(source)
-    source, held_out = hold_out(source, chosen.holdout, seed=chosen.seed)
-    method = methods.create(chosen.method, chosen.options)
-    batches = _batches(source, target, method, chosen, preprocessing, fabric, machine)
-    watched = EvaluationBatches(
-        target.pixels,
-        preprocessing=preprocessing,
-        by_content=True,
-        most=max(_WATCHED, LEAST * len(classes)),
-    )
-    title = attempt.title if attempt else f"{chosen.method}: {source.name} -> {target.name}"
-    reporter = Reporter(quiet=quiet, title=title, scores=attempt is None)
-    subjects = outputs.Subjects(source, held_out, target, preprocessing, backbone.classifier)
-    trainee = method.prepare(backbone)
-    trainee.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    with reporter:
-        if method.start == "probe":
-            _start_from_probe(trainee, source, preprocessing, reporter)
-        progress = engine.fit(
-            trainee,
-            method,
-            batches,
-            settings=chosen,
-            fabric=fabric,
-            checkpoint=folder / "last.ckpt",
-            resume=resume,
-            on_epoch=partial(
-                _end_epoch, watched=watched, subjects=subjects, reporter=reporter, attempt=attempt
-            ),
-            on_step=reporter.step,
+    if not run_folder.holds_run(folder):
+        config = run_folder.describe(
+            settings.resolve(method, backbone),
+            domains,
+            automatic=run_folder.left_to_backbone(settings),
+            input=job.inputs,
+            execution=asdict(job.execution),
         )
+        files.write_json(folder / "config.json", config)
+    plan = Plan(job, settings, method, backbone, torch.get_rng_state())
+    launch(_process, plan, folder, attempt, resume=resume, execution=job.execution)
+    return runs.load(folder, backbone=network)
+
+
+def _process(
+    fabric: Any, plan: Plan, folder: Path, attempt: Attempt | None, *, resume: bool
+) -> None:
+    """One process of a run; the first one also finishes, judges and writes."""
+    torch.set_rng_state(plan.random_state)
+    process = Process(fabric, plan, folder, attempt)
+    trainee, progress = process.train(resume=resume)
     if fabric.is_global_zero:
-        trained = Trained(method, backbone, trainee, source, target, preprocessing, subjects)
-        conclude(trained, chosen, machine, progress, reporter, folder)
+        predictor, unadapted = process.finish(trainee)
+        outputs, figures = process.judge(predictor, unadapted)
+        process.write(predictor, outputs, progress, figures)
 
 
-def _start_from_probe(
-    trainee: methods.Trainee,
-    source: PreparedDomain,
-    preprocessing: Preprocessing,
-    reporter: Reporter,
-) -> None:
-    some = sample(source, _PROBED)
-    assert some.labels is not None  # noqa: S101 - checked before training
-    reporter.say(f"logistic regression on {len(some.pixels)} source images, to begin with")
-    images = EvaluationBatches(some.pixels, preprocessing=preprocessing, by_content=True)
-    start(trainee, images, torch.from_numpy(some.labels.indices[images.rows]))
+class Process:
+    """The work of one process, in the order of its methods."""
 
-
-def _end_epoch(
-    trainee: methods.Trainee,
-    record: dict[str, Any],
-    *,
-    watched: EvaluationBatches,
-    subjects: outputs.Subjects,
-    reporter: Reporter,
-    attempt: Attempt | None,
-) -> None:
-    """Score and tell an epoch; a trial that is far behind others is stopped here."""
-    logits = models.predict(trainee.network, watched)
-    record["target_classes_predicted"] = len(logits.argmax(1).unique())
-    if subjects.target.labels is not None:
-        labels = subjects.target.labels.indices[watched.rows]
-        record["target_accuracy"] = accuracy(logits, labels)
-    if record["step"] >= _SETTLED:
-        warn_of_collapse(logits, reporter)
-    reporter.epoch(record)
-    if attempt is not None and attempt.judge is not None:
-        attempt.judge(record["epoch"], partial(subjects.midway, trainee.network))
-
-
-def preprocessing_for(backbone: Backbone, image_size: int | None) -> Preprocessing:
-    """How images are made for a network; of its own size for None."""
-    size = image_size or backbone.image_size
-    grey = len(backbone.mean) == 1
-    return Preprocessing(
-        size=size,
-        resize=round(size / backbone.crop_ratio),
-        channels=len(backbone.mean),
-        mean=backbone.mean,
-        std=backbone.std,
-        flip=not grey,
-    )
-
-
-def _batches(
-    source: PreparedDomain,
-    target: PreparedDomain,
-    method: methods.Method,
-    chosen: Settings,
-    preprocessing: Preprocessing,
-    fabric: Any,
-    machine: Machine,
-) -> Batches:
-    assert source.labels is not None  # noqa: S101 - checked before training
-    if len(target.pixels) == 1:
-        raise DialError(
-            wanted="a target of 2 or more images",
-            got="1",
-            fix="add images; a domain is adapted to by the statistics of many",
+    def __init__(self, fabric: Any, plan: Plan, folder: Path, attempt: Attempt | None) -> None:
+        self.fabric, self.folder, self.attempt = fabric, folder, attempt
+        self.settings, self.method, self.backbone = plan.settings, plan.method, plan.backbone
+        self.execution = plan.job.execution
+        pair = f"{plan.job.source.name} -> {plan.job.target.name}"
+        self.reporter = Reporter(
+            quiet=self.execution.quiet or not fabric.is_global_zero,
+            title=attempt.title if attempt else f"{name_of(self.settings.method)}: {pair}",
+            scores=attempt is None,
         )
-    batches = Batches(
-        source.pixels,
-        source.labels,
-        target.pixels if method.needs_target else None,
-        preprocessing=preprocessing,
-        batch_size=chosen.batch_size,
-        seed=chosen.seed,
-        rank=fabric.global_rank,
-        world_size=fabric.world_size,
-        workers=machine.workers,
-    )
-    sizes = batches.batch_size
-    if sizes.source % fabric.world_size or sizes.target % fabric.world_size:
-        raise DialError(
-            wanted=f"sub-batches that {fabric.world_size} processes share evenly",
-            got=f"{sizes.source}+{sizes.target}",
-            fix="choose a --batch-size of multiples of the number of processes",
+        self.images = self._prepare(plan.job)
+        # A cell of a benchmark, without a page and a held-out source, is judged by labels alone.
+        self.is_judged = self.execution.report or self.settings.holdout > 0
+
+    def _prepare(self, job: Job) -> Observer:
+        """Read all images, and hold a part of the source out of training."""
+        preprocessing = Preprocessing.for_network(self.backbone, self.settings.image_size)
+        with self.fabric.rank_zero_first():  # the others find the cache built
+            source, target = prepare_pair(
+                job.source,
+                job.target,
+                resize=preprocessing.resize,
+                channels=preprocessing.channels,
+                skip_bad=self.execution.skip_bad,
+                cache_dir=self.execution.cache_dir,
+                use_cache=self.execution.use_cache,
+                quiet=self.reporter.quiet,
+            )
+        source, held_out = hold_out(source, self.settings.holdout, seed=self.settings.seed)
+        return Observer(source, held_out, target, preprocessing, self.backbone.classifier)
+
+    def _batches(self, domain: PreparedDomain, most: int | None = None) -> EvaluationBatches:
+        """Returns images of a domain in the order of their content."""
+        preprocessing = self.images.preprocessing
+        return EvaluationBatches(
+            domain.pixels, preprocessing=preprocessing, by_content=True, most=most
         )
-    return batches
+
+    def train(self, *, resume: bool) -> tuple[Trainee, Progress]:
+        """Train to the last step, from the start or from the checkpoint."""
+        source, target = self.images.source, self.images.target
+        batches = Batches(
+            source.pixels,
+            source.labels,
+            target.pixels if self.method.needs_target else None,
+            preprocessing=self.images.preprocessing,
+            batch_size=self.settings.batch_size,
+            seed=self.settings.seed,
+            rank=self.fabric.global_rank,
+            world_size=self.fabric.world_size,
+            workers=self.execution.workers,
+        )
+        trainee = self.method.prepare(self.backbone)
+        trainee.to(self.fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        with self.reporter:
+            self._begin(trainee)
+            progress = engine.fit(
+                trainee,
+                self.method,
+                batches,
+                settings=self.settings,
+                fabric=self.fabric,
+                checkpoint=self.folder / "last.ckpt",
+                resume=resume,
+                on_epoch=self._end_epoch,
+                on_step=self.reporter.step,
+            )
+        return trainee, progress
+
+    def _begin(self, trainee: Trainee) -> None:
+        """Let the method initialize the classifier with a fair sample of the source."""
+        some = sample(self.images.source, _PROBED)
+        if self.method.start == "probe":
+            count = len(some.pixels)
+            self.reporter.say(f"logistic regression on {count} source images, to begin with")
+        images = self._batches(some)
+        labels = torch.from_numpy(some.labels.indices[images.rows])
+        self.method.begin(trainee, images, labels)
+
+    def _end_epoch(self, trainee: Trainee, metrics: dict[str, Any]) -> None:
+        """Score and report an epoch; a trial that is far behind others is stopped here."""
+        target, classes = self.images.target, self.images.source.labels.classes
+        images = self._batches(target, max(_WATCHED, accuracy.PREDICTIONS_PER_CLASS * len(classes)))
+        logits = models.predict(trainee.network, images)
+        metrics["target_classes_predicted"] = len(logits.argmax(1).unique())
+        if target.labels is not None:
+            metrics["target_accuracy"] = _accuracy(logits, target.labels.indices[images.rows])
+        if metrics["step"] >= _SETTLED:
+            self._warn_of_collapse(logits)
+        self.reporter.epoch(metrics)
+        if self.attempt is not None and self.attempt.judge is not None:
+            look = partial(self.images.midway, trainee.network)
+            self.attempt.judge(metrics["epoch"], look)
+
+    def finish(self, trainee: Trainee) -> tuple[nn.Module, nn.Module | None]:
+        """Returns the target's predictor and, where it is judged, the one without adaptation."""
+        source, target, unadapted = self.images.source, self.images.target, None
+        if self.is_judged:
+            with self._optional("network without adaptation"):
+                unadapted = self.method.unadapted(trainee, self._batches(source, SAMPLE))
+        labelled = self._batches(source)
+        labels = torch.from_numpy(source.labels.indices[labelled.rows])
+        every = Images(labelled, labels, self._batches(target))
+        self.method.finish(trainee, every)
+        return self.method.predictor(trainee, every), unadapted
+
+    def judge(
+        self, predictor: nn.Module, unadapted: nn.Module | None
+    ) -> tuple[Outputs | None, dict[str, Any]]:
+        """Returns the outputs, and what goes into result.json beside the run's description.
+
+        The target's labels have a part in `target_accuracy` alone.
+        """
+        target = self.images.target
+        seen: Outputs | None = None
+        figures: dict[str, Any] = {"estimated_accuracy": None}
+        if self.is_judged:
+            with self._optional("outputs to judge it by, and no report"):
+                seen = self.images.look(predictor, unadapted)
+                figures |= accuracy.judge(seen.with_features(), holdout=self.settings.holdout)
+        if seen is None:
+            logits = models.predict(predictor, self._batches(target))
+        else:
+            logits = torch.from_numpy(seen.target.logits)
+        logits = logits[np.argsort(target.pixels.order)]  # row by row, as the labels are
+        self._warn_of_collapse(logits)
+        score = None if target.labels is None else _accuracy(logits, target.labels.indices)
+        return seen, {"target_accuracy": score, "target_images": len(logits), **figures}
+
+    def write(
+        self,
+        predictor: nn.Module,
+        seen: Outputs | None,
+        progress: Progress,
+        figures: dict[str, Any],
+    ) -> None:
+        """Write the model, the metrics and the page; result.json makes the run finished."""
+        source, target, folder = self.images.source, self.images.target, self.folder
+        classes = source.labels.classes
+        if seen is not None:
+            with self._optional("outputs beside it"):
+                outputs.save(folder, seen, classes=classes)
+        if seen is not None and self.execution.report:
+            with self._optional("evidence for a report"):
+                evidence = record.record(self.method, seen, source=source, target=target)
+                record.save(folder / record.NAME, evidence)
+        network = models.plain(predictor.cpu(), self.backbone)
+        model = models.Model(network, classes, self.images.preprocessing, self.backbone.name)
+        models.save(folder / "model.safetensors", model)
+        runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
+        lines = [json.dumps(metrics) for metrics in progress.history]
+        files.write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
+        reference = self.method.reference_for(self.backbone)
+        result = {
+            "method": name_of(self.settings.method),
+            "backbone": self.backbone.name,
+            "reference": reference if isinstance(reference, str | None) else repr(reference),
+            "source": source.name,
+            "target": target.name,
+            "seed": self.settings.seed,
+            "epochs": len(progress.history),
+            "steps": progress.step,
+            "seconds": round(progress.seconds, 1),
+            **figures,
+        }
+        files.write_json(folder / "result.json", result)
+        self.reporter.finished(result, folder)
+        with self._optional("report"):
+            page = _write_page(folder, self.execution)
+            if page is not None:
+                self.reporter.say(f"report: {page}")
+
+    @contextmanager
+    def _optional(self, what: str) -> Iterator[None]:
+        """Let a trained run end well even if something that only describes it fails."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, the model is worth more
+            self.reporter.warn(f"the run has no {what} ({type(error).__name__}: {error})")
+
+    def _warn_of_collapse(self, logits: Tensor) -> None:
+        warning = accuracy.collapse(logits.argmax(1).numpy(), logits.shape[1])
+        if warning:
+            self.reporter.warn(warning)
+
+
+def _write_page(folder: Path, execution: Execution) -> Path | None:
+    """Write report.html where it is wanted and there is something to show; returns its path."""
+    if not (execution.report and (folder / record.NAME).exists()):
+        return None
+    return report(folder)
+
+
+def _accuracy(logits: Tensor, labels: Any) -> float:
+    """Returns the fraction of images that are predicted as labelled."""
+    return float(np.mean(logits.argmax(1).numpy() == labels))

@@ -1,12 +1,11 @@
 """One registry for all kinds of entries: a file each in a package, or an object of one's own."""
 
-import ast
 import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
-from pathlib import Path
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from dial.errors import DialError
@@ -27,26 +26,34 @@ class Registry(Generic[T]):
     Args:
         package: the package's full name.
         interface: the class whose public methods an object must have.
-
+        aliases: the present names of entries, by former ones, which still work with a warning.
     """
 
-    def __init__(self, package: str, interface: type[T]) -> None:
-        self._package, self._interface = package, interface
-        self.kind = package.rpartition(".")[2]
+    def __init__(
+        self, package: str, interface: type[T], *, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        self._package, self._interface, self._aliases = package, interface, aliases or {}
+        self._kind = package.rpartition(".")[2]
 
     def names(self) -> tuple[str, ...]:
         """Returns the names of all entries, sorted."""
-        found = (module.name for module in pkgutil.iter_modules([str(self._folder())]))
-        return tuple(sorted(name for name in found if not name.startswith(("_", "interface"))))
+        modules = pkgutil.iter_modules(importlib.import_module(self._package).__path__)
+        names = sorted(module.name for module in modules)
+        return tuple(name for name in names if not name.startswith(("_", "interface")))
 
     def describe(self) -> dict[str, str]:
-        """Returns a line about each entry, by the name that users type; imports no entry."""
+        """Returns a line about each entry, by the name that users type."""
         lines = {}
         for name in self.names():
-            tree = ast.parse((self._folder() / f"{name}.py").read_text(encoding="utf-8"))
-            shown = f"{name}:NAME" if _is_family(tree) else name
-            lines[shown] = (ast.get_docstring(tree) or "").partition("\n")[0]
+            variant = inspect.signature(self.factory(name)).parameters.get("variant")
+            required = variant is not None and variant.default is variant.empty
+            text = importlib.import_module(f"{self._package}.{name}").__doc__ or ""
+            lines[f"{name}:NAME" if required else name] = text.partition("\n")[0]
         return lines
+
+    def resolve(self, name: str) -> str:
+        """Returns the present name of an entry that has been renamed; any other as it is."""
+        return self._aliases.get(name, name)
 
     def factory(self, name: str) -> Callable[..., T]:
         """Returns the `create` of an entry.
@@ -54,15 +61,18 @@ class Registry(Generic[T]):
         Raises:
             DialError: there is no such entry; the message lists those there are.
         """
-        if name not in self.names():
+        present = self.resolve(name)
+        if present != name:
+            warnings.warn(f"{name} is now called {present}", FutureWarning, stacklevel=2)
+        if present not in self.names():
             close = difflib.get_close_matches(name, self.names(), n=1)
             hint = f"did you mean {close[0]}?" if close else "choose one of those"
             raise DialError(
-                wanted=f"one of the {self.kind} {', '.join(self.names())}",
+                wanted=f"one of the {self._kind} {', '.join(self.names())}",
                 got=repr(name),
                 fix=f"{hint}, or pass an object from Python",
             )
-        create: Callable[..., T] = importlib.import_module(f"{self._package}.{name}").create
+        create: Callable[..., T] = importlib.import_module(f"{self._package}.{present}").create
         return create
 
     def create(self, entry: str | T, **arguments: Any) -> T:
@@ -78,17 +88,12 @@ class Registry(Generic[T]):
         name, colon, variant = entry.partition(":")
         factory = self.factory(name)
         parameter = inspect.signature(factory).parameters.get("variant")
-        if colon and (parameter is None or not variant):
+        required = parameter is not None and parameter.default is parameter.empty
+        if bool(colon) != bool(variant) or (colon and not parameter) or (required and not colon):
             raise DialError(
-                wanted=f"one of the {self.kind}, {', '.join(self.describe())}",
+                wanted=f"one of the {self._kind}, {', '.join(self.describe())}",
                 got=repr(entry),
-                fix=f"write {name}" + (":NAME" if parameter else ""),
-            )
-        if parameter is not None and parameter.default is parameter.empty and not colon:
-            raise DialError(
-                wanted=f"one of the {self.kind} of the family {name}",
-                got=repr(entry),
-                fix=f"add its name after a colon: {name}:NAME",
+                fix=f"write {name}:NAME" if required else f"write {name}",
             )
         return factory(**arguments, **({"variant": variant} if colon else {}))
 
@@ -107,42 +112,6 @@ class Registry(Generic[T]):
             path = f"{self._package}.{self._interface.__name__}"
             raise DialError(
                 wanted=f"a name, or an object with the methods of {path}",
-                got=f"{entry!r}, a class" if not missing else f"{entry!r} without {missing[0]}",
+                got=f"{entry!r} without {', '.join(missing)}" if missing else f"{entry!r}, a class",
                 fix=f"pass an instance of a subclass of {path}",
             )
-
-    def _folder(self) -> Path:
-        return Path(str(importlib.import_module(self._package).__file__)).parent
-
-
-def _is_family(tree: ast.Module) -> bool:
-    """Whether `create` needs a variant."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "create":
-            arguments = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            return any(a.arg == "variant" and default is None for a, default in arguments)
-    return False
-
-
-def names(package: Any) -> tuple[str, ...]:
-    """The entries of a package whose files have not taken on the contract of `Registry` yet."""
-    modules = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return tuple(sorted(name for name in modules if not name.startswith(("_", "interface"))))
-
-
-def describe(package: Any) -> dict[str, str]:
-    """Every entry with the first line of its module's docstring."""
-    docs = {name: load(package, name).__doc__ or "" for name in names(package)}
-    return {name: text.partition("\n")[0] for name, text in docs.items()}
-
-
-def load(package: Any, name: str) -> Any:
-    """The module behind an entry's name."""
-    if name not in names(package):
-        kind = package.__name__.rpartition(".")[2]
-        raise DialError(
-            wanted=f"one of the {kind} {', '.join(names(package))}",
-            got=repr(name),
-            fix="choose one of those, or add a file of that name",
-        )
-    return importlib.import_module(f"{package.__name__}.{name}")

@@ -6,11 +6,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import dial
-from dial import backbones, losses, registry
+from dial import backbones, losses
 from dial.backbones import Backbone
 
 FAMILIES = ("timm", "torchvision")
-REGISTERED = [name for name in registry.names(backbones) if name not in FAMILIES]
+REGISTERED = [name for name in backbones.BACKBONES.names() if name not in FAMILIES]
 NAMED = [
     "timm:efficientnet_b0",
     "timm:ghostnet_050",
@@ -46,6 +46,7 @@ def converted(name: str) -> Backbone:
 @pytest.mark.parametrize("name", REGISTERED + NAMED)
 def test_trains_and_folds_to_an_equal_plain_network(name: str) -> None:
     backbone = converted(name)
+    assert backbone.name == name  # a finished model is rebuilt by it
     network = backbone.network.train()
     groups = backbone.parameter_groups(1e-3, weight_decay=5e-4)
     optimizer = torch.optim.SGD(groups, lr=1e-3, momentum=0.9)

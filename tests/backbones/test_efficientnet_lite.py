@@ -6,7 +6,7 @@ import torch
 
 import dial
 from dial import backbones
-from dial.backbones import _efficientnet_lite
+from dial.backbones import efficientnet_lite0
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -15,7 +15,7 @@ def test_installed_weights_arrive_whole(number: int) -> None:
     backbone = backbones.create(name, num_classes=1000)
     assert backbone.pretrained
     assert backbone.new == ()
-    stored = torch.load(_efficientnet_lite._installed(number), weights_only=True)
+    stored = torch.load(efficientnet_lite0._installed(number), weights_only=True)
     state = backbone.network.state_dict()
     assert all(
         torch.equal(own, public)
@@ -44,7 +44,7 @@ def test_timms_own_file_loads_too(tmp_path: Path) -> None:
 
 
 def test_the_file_of_another_size_is_refused() -> None:
-    other = _efficientnet_lite._installed(1)
+    other = efficientnet_lite0._installed(1)
     with pytest.raises(dial.DialError, match=r"in efficientnet-lite1-\w+.pth the 29\d tensors"):
         dial.build("efficientnet_lite0", weights=other)
 

@@ -1,5 +1,8 @@
 import hashlib
+import io
 import pickle
+import random
+import zipfile
 from collections import OrderedDict
 from pathlib import Path
 from urllib.error import URLError
@@ -56,6 +59,50 @@ def test_a_damaged_file_is_named(tmp_path: Path, suffix: str) -> None:
     file.write_bytes(b"no tensors at all")
     with pytest.raises(DialError, match=r"in .*damaged.*get the file again"):
         _weights.read(file)
+
+
+def garbage() -> dict[str, bytes]:
+    """Contents that are no tensors, and real ones that were cut or changed."""
+    real, legacy, archive, wrong = (io.BytesIO() for _ in range(4))
+    torch.save(network().state_dict(), real)
+    torch.save(network().state_dict(), legacy, _use_new_zipfile_serialization=False)
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("archive/readme", "no data.pkl")
+    with zipfile.ZipFile(wrong, "w") as file:
+        file.writestr("archive/data.pkl", "junk")
+    noise = random.Random(0)
+    contents = {
+        "four bytes": b"junk",
+        "one byte": b"j",
+        "empty": b"",
+        "text": b"no tensors, but some words\n" * 9,
+        "zeros": bytes(64),
+        "pickle": pickle.dumps(Harmful()),
+        "number": pickle.dumps(3, protocol=2),
+        "zip without data.pkl": archive.getvalue(),
+        "zip with wrong data.pkl": wrong.getvalue(),
+        "real without its end": real.getvalue()[:-9],
+        "half of a real one": real.getvalue()[: len(real.getvalue()) // 2],
+        "legacy without its end": legacy.getvalue()[:-9],
+    }
+    contents |= {f"noise {n}": noise.randbytes(n) for n in (*range(1, 40), 300)}
+    cuts = range(0, len(legacy.getvalue()) - 9, 41)
+    return contents | {f"legacy up to {n}": legacy.getvalue()[:n] for n in cuts}
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".pt", ".safetensors"])
+def test_garbage_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for content in garbage().values():
+        Path(f"junk{suffix}").write_bytes(content)
+        with pytest.raises(DialError, match=r"in junk\."):
+            _weights.read(Path(f"junk{suffix}"))
+    Path("folder.pth").mkdir()
+    with pytest.raises(DialError, match=r"a file of weights, .*, got folder\.pth"):
+        _weights.read(Path("folder.pth"))
+    assert not Path("executed").exists()
 
 
 def test_a_file_that_is_not_there_or_of_another_kind_is_named(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from dial.benchmarking.benchmarks import get
 from dial.benchmarking.cells import Cell
-from dial.benchmarking.grids import get
 
 DIGITS, OFFICE, ABLATION = get("digits"), get("office31"), get("office31-ablation")
 SCORES = np.random.default_rng(0).uniform(0.3, 1, size=(2, 2, 3))

@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 
 from dial import DialError
-from dial.benchmarking.cells import Cell, check_settings, plan, read_seeds, take_shard
-from dial.benchmarking.grids import get
+from dial.benchmarking.benchmarks import get
+from dial.benchmarking.cells import (
+    Cell,
+    check_settings,
+    plan,
+    read_seeds,
+    take_shard,
+)
 
 
-def cells(out: Path, **given: Any) -> list[Cell]:
+def cells(out: Path, **settings: Any) -> list[Cell]:
     digits = get("digits")
     return plan(
         digits,
@@ -19,8 +25,8 @@ def cells(out: Path, **given: Any) -> list[Cell]:
         tasks=digits.tasks,
         rows=digits.choose_rows("source_only,dial,dan"),
         seeds=(0, 1),
-        preset=given.pop("preset", None),
-        given=given,
+        preset=settings.pop("preset", None),
+        settings=settings,
     )
 
 
@@ -61,7 +67,7 @@ def test_the_preset_follows_the_backbone(tmp_path: Path) -> None:
 
 def test_settings_that_differ_name_the_cell(tmp_path: Path) -> None:
     first = cells(tmp_path, lr=0.1)[0]
-    stored = json.loads(json.dumps(first.settings().to_dict()))
+    stored = json.loads(json.dumps(first.settings().stored()))
     del stored["schedule"]  # as if that setting had come later
     first.folder.mkdir(parents=True)
     (first.folder / "config.json").write_text(json.dumps({"settings": stored}))
@@ -76,7 +82,7 @@ def test_settings_that_differ_name_the_cell(tmp_path: Path) -> None:
 
 def test_settings_of_published_results_count_too(tmp_path: Path) -> None:
     first = cells(tmp_path, lr=0.1)[0]
-    stored = json.loads(json.dumps(first.settings().to_dict()))
+    stored = json.loads(json.dumps(first.settings().stored()))
     listed = [{"task": "mnist-optdigits", "row": "source_only", "seed": 0, "settings": stored}]
     check_settings(cells(tmp_path, lr=0.1), tmp_path, listed)
     for planned in (cells(tmp_path, lr=0.2), cells(tmp_path, lr=0.2)[1:2]):

@@ -21,6 +21,10 @@ def test_one_transfer_is_not_called_an_average() -> None:
     assert sorted(bar.get_height() for bar in ours.patches) == pytest.approx([50, 60, 70, 80])
     assert ours.get_title() == "digits_cnn (ours)\nA->W"
     assert theirs.get_title() == "AlexNet (paper)\nA->W"
+    groups = [[tick.get_text() for tick in axis.get_xticklabels()] for axis in (ours, theirs)]
+    assert groups[0] == ["no DA-layers", "DIAL BN"]
+    assert set(groups[0]) <= set(groups[1])
+    assert len(groups[1]) == 6
     wanted = sorted(row.accuracies[0] or 0.0 for row in TABLE_2)
     assert sorted(bar.get_height() for bar in theirs.patches) == pytest.approx(wanted)
 

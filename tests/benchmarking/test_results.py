@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dial import DialError
-from dial.benchmarking.grids import get
-from dial.benchmarking.results import Result, check_folder, claim, gather, publish
+from dial.benchmarking.benchmarks import get
+from dial.benchmarking.results import Result, gather, publish
 
 DIGITS = get("digits")
 
@@ -72,7 +72,7 @@ def test_published_cells_stay_where_their_runs_are_not(tmp_path: Path) -> None:
         ("runs/mnist-optdigits/dial/seed-0/result.json", "{", "a damaged result.json"),
         ("runs/mnist-optdigits/dial/seed-0/result.json", "{}", "damaged result.json or config"),
         ("runs/mnist-optdigits/dial/seed-0/config.json", "{", "the settings of a run in .*config"),
-        ("runs/mnist-optdigits/dial/seed-0/config.json", "[]", "damaged result.json or config"),
+        ("runs/mnist-optdigits/dial/seed-0/config.json", "[]", "a list in place of an object"),
         ("results.jsonl", "{}", r"results\.jsonl, got a damaged file \(KeyError: 'benchmark'\)"),
         ("results.jsonl", "{", r"results\.jsonl, got a damaged file \(JSONDecodeError"),
         ("results.jsonl", "[1]", r"results\.jsonl, got a damaged file \(TypeError"),
@@ -97,11 +97,3 @@ def test_results_of_rows_that_there_are_not_are_kept(tmp_path: Path) -> None:
     with pytest.raises(DialError, match=r"rows of the benchmark digits .*, got .* magic"):
         publish(tmp_path, DIGITS, lambda _: None)
     assert path.read_text() == before
-
-
-def test_a_folder_is_its_benchmarks_from_the_start(tmp_path: Path) -> None:
-    check_folder(tmp_path, get("digits-ablation"))
-    claim(tmp_path, DIGITS)
-    check_folder(tmp_path, DIGITS)
-    with pytest.raises(DialError, match=r"which holds digits; fix: name another --out"):
-        check_folder(tmp_path, get("digits-ablation"))

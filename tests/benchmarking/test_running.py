@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from dial.benchmarking.cells import Cell
 from dial.methods import kind
 from dial.training import engine
 from dial.training.engine import Interrupted
-from dial.training.locking import FileLock
+from dial.training.grid import held
 
 from ..test_cli import run as run_command
 from .test_results import finish
@@ -64,7 +65,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_grid_leaves_its_cells_and_tables(whole: Path) -> None:
     names = {path.name for path in whole.iterdir()}
     tables = {"table.md", "table.csv", "table.tex", "index.html"}
-    assert names == {"runs", "results.jsonl", *tables}
+    assert names == {"runs", "benchmark.json", "results.jsonl", *tables}
     lines = results(whole)
     assert [line["row"] for line in lines] == ROWS
     assert lines[2]["settings"]["steps"] == 2
@@ -115,12 +116,12 @@ def test_what_another_process_holds_or_has_finished_is_left_to_it(
 ) -> None:
     def finish_another(here: Cell, *_: object) -> float:
         finish(tmp_path, "dial", 0)
-        config = {"settings": here.settings().to_dict()}
+        config = {"settings": here.settings().stored()}
         (cell(tmp_path, "dial") / "config.json").write_text(json.dumps(config))
         return 0.5
 
     monkeypatch.setattr(running, "_train", finish_another)
-    with FileLock(cell(tmp_path, "adabn").with_suffix(".lock")).held():
+    with held(cell(tmp_path, "adabn").with_suffix(".lock")):
         outcome = bench("digits", out=tmp_path, **GRID)
     assert not outcome.failed
     assert [line["row"] for line in outcome.results] == ["dial"]
@@ -151,7 +152,8 @@ def test_a_finished_grid_runs_nothing_and_tables_need_no_settings(
 
 def test_published_results_are_tabulated_and_kept(whole: Path, tmp_path: Path) -> None:
     published = (whole / "results.jsonl").read_text()
-    (tmp_path / "results.jsonl").write_text(published)
+    for name in ("results.jsonl", "benchmark.json"):
+        shutil.copy(whole / name, tmp_path)
     outcome = bench("digits", out=tmp_path, tables_only=True)
     assert outcome.results == [json.loads(line) for line in published.splitlines()]
     assert (tmp_path / "table.md").read_bytes() == (whole / "table.md").read_bytes()
@@ -186,10 +188,10 @@ def test_a_cell_that_fails_does_not_stop_the_grid(
 ) -> None:
     train = running._train
 
-    def fail(cell: Cell, machine: dict[str, Any]) -> float:
+    def fail(cell: Cell, more: dict[str, Any]) -> float:
         if cell.row.name == "source_only":
             raise DialError(wanted="a finite loss", got="nan", fix="try a lower --lr")
-        return train(cell, machine)
+        return train(cell, more)
 
     monkeypatch.setattr(running, "_train", fail)
     outcome = bench("digits", out=tmp_path, **GRID | {"methods": "source_only,dial"})
@@ -253,7 +255,7 @@ def test_asked_to_stop_it_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
-    assert f"dial: stopped; go on with the same command ({tmp_path})" in told
+    assert f"dial: stopped; resume with the same command ({tmp_path})" in told
     assert "Traceback" not in told
     assert not (cell(tmp_path, "adabn") / "config.json").exists()
 
@@ -273,7 +275,7 @@ def test_sigterm_while_a_cell_resumes_stops_it_and_it_goes_on(whole: Path, tmp_p
         signal.raise_signal(signal.SIGTERM)
 
     with (
-        patch("dial.pipeline.conclude", side_effect=KeyboardInterrupt),
+        patch("dial.pipeline.Process.finish", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         bench("digits", out=tmp_path, quiet=True, **GRID)
@@ -299,8 +301,8 @@ def test_sigterm_while_a_cell_resumes_stops_it_and_it_goes_on(whole: Path, tmp_p
         ({"steps": 0}, "got steps=0"),
         ({"batch_size": "1+1"}, r"a batch size like 32\+16"),
         ({"methods": "source_only,dial", "batch_size": "3"}, r"a batch size like 32\+16"),
-        ({"machine": {"device": "magic"}}, "a device 'magic'"),
-        ({"machine": {"workers": -1}}, "of 0 or more, got -1"),
+        ({"execution": {"device": "magic"}}, "a device 'magic'"),
+        ({"execution": {"workers": -1}}, "of 0 or more, got -1"),
         ({"name": "office31", "tasks": None, "methods": None}, "fix: pass --data DIR"),
     ],
 )
@@ -314,7 +316,7 @@ def test_wrong_use_is_told_before_anything_runs(
 
 def test_a_file_in_the_way_is_told_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DialError, match=r"to write .*file/runs/.*, got"):
+    with pytest.raises(DialError, match=r"to write .*file/benchmark\.json, got"):
         bench("digits", out=tmp_path / "file", **GRID)
 
 
@@ -340,7 +342,7 @@ def test_the_papers_presets_on_real_images(preset: str, office31: Path, tmp_path
         image_size=64,
         batch_size="8+8",
         quiet=True,
-        machine={"cache_dir": str(tmp_path / "cache")},
+        execution={"cache_dir": str(tmp_path / "cache")},
     )
     assert not outcome.failed
     assert outcome.results[0]["reference"] == "normal"

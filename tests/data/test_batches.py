@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial.data.batches import Batch, Batches
+from dial.data.batches import Batch, Batches, BatchSize, parse_batch_size
 from dial.data.domain import Labels
 from dial.data.pixels import ArrayPixels, array_digests
 from dial.data.transforms import Preprocessing
@@ -48,8 +48,8 @@ def same(one: list[Batch], other: list[Batch]) -> bool:
     )
 
 
-def random_batches(**settings: object) -> Batches:
-    arguments = {"preprocessing": RANDOM, "batch_size": "4+2", "seed": 3, **settings}
+def random_batches(**options: object) -> Batches:
+    arguments = {"preprocessing": RANDOM, "batch_size": "4+2", "seed": 3, **options}
     return Batches(noise(21, 0), labels(21), noise(5, 1), **arguments)  # type: ignore[arg-type]
 
 
@@ -64,6 +64,7 @@ def test_epoch_is_one_pass_over_the_source_and_labels_belong_to_their_images() -
         assert [label for batch in epoch for label in batch.labels.tolist()] == seen
 
 
+@settings(deadline=None)  # other work on the machine must not fail it
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(2, 8), st.integers(2, 8))
 def test_every_batch_is_full_and_every_image_used_equally_often(
     of_source: int, of_target: int, source_size: int, target_size: int
@@ -140,16 +141,16 @@ def test_position_is_restored_in_the_middle_of_an_epoch(workers: int, done: int)
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_processes_share_the_same_global_batch(world_size: int) -> None:
     shares = [
-        list(random_batches(batch_size="7+4", rank=rank, world_size=world_size))
+        list(random_batches(batch_size="6+12", rank=rank, world_size=world_size))
         for rank in range(world_size)
     ]
     joined = [
         Batch(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
         for batches in zip(*shares, strict=True)
     ]
-    assert same(joined, list(random_batches(batch_size="7+4")))
+    assert same(joined, list(random_batches(batch_size="6+12")))
     sizes = [len(share[0].source) for share in shares]
-    assert max(sizes) - min(sizes) <= 1
+    assert sizes == [6 // world_size] * world_size
 
 
 def test_state_of_other_data_is_refused() -> None:
@@ -171,3 +172,34 @@ def test_seed_below_zero() -> None:
 def test_more_processes_than_images() -> None:
     with pytest.raises(DialError, match="process 0 of 3, sub-batches of"):
         random_batches(world_size=3)
+
+
+@pytest.mark.parametrize("batch_size", ["7+4", "4+7"])
+def test_processes_that_cannot_share_evenly(batch_size: str) -> None:
+    message = "2 processes share evenly, got " + batch_size.replace("+", r"\+")
+    with pytest.raises(DialError, match=message + ".*--batch-size of multiples"):
+        random_batches(batch_size=batch_size, world_size=2)
+
+
+def test_fixed_sizes() -> None:
+    assert parse_batch_size("32+16", source=10, target=1000) == BatchSize(32, 16)
+
+
+def test_source_only() -> None:
+    assert parse_batch_size("32+16", source=10, target=0) == BatchSize(32, 0)
+    assert parse_batch_size(48, source=10, target=0) == BatchSize(48, 0)
+
+
+@given(st.integers(4, 512), st.integers(1, 10**6), st.integers(1, 10**6))
+def test_total_is_shared_in_proportion(total: int, source: int, target: int) -> None:
+    size = parse_batch_size(total, source=source, target=target)
+    assert size.source + size.target == total
+    assert min(size.source, size.target) >= 2
+    if min(size.source, size.target) > 2:
+        assert abs(size.source / total - source / (source + target)) <= 0.5 / total + 1e-9
+
+
+@pytest.mark.parametrize("text", ["", "x", "1+16", "32+1", "3", "-8", "32+16+8", "32+", "3.5"])
+def test_what_is_no_batch_size(text: str) -> None:
+    with pytest.raises(DialError, match=r"batch size like 32\+16.*--batch-size"):
+        parse_batch_size(text, source=100, target=100)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from dial.data import cache
-from dial.data.decode import BadImage, GoodImage, read_image
-from dial.data.reading import read_all
+from dial.data.decode import BadImage, GoodImage, read_image, read_images
+from dial.data.domain import ImageFiles
 from dial.errors import DialError
 
 from ..conftest import MakeFolder, MakeImage
@@ -33,14 +33,14 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(files: list[Path], **settings: Any) -> Iterator[GoodImage | BadImage]:
         counts.append(len(files))
-        return read_all(files, **settings)
+        return read_images(files, **settings)
 
-    monkeypatch.setattr(cache, "read_all", counted)
+    monkeypatch.setattr("dial.data.domain.read_images", counted)
     return counts
 
 
 def build(paths: list[Path], folder: Path, resize: int = 12) -> cache.Entry:
-    return cache.cached(paths, resize=resize, cache_dir=folder, quiet=True)
+    return cache.read_cached(ImageFiles(tuple(paths)), resize=resize, cache_dir=folder, quiet=True)
 
 
 def test_pixels_are_those_of_decoding(paths: list[Path], tmp_path: Path, reads: list[int]) -> None:
@@ -59,7 +59,7 @@ def test_pixels_are_those_of_decoding(paths: list[Path], tmp_path: Path, reads: 
 def test_memory_stays_flat_as_the_data_grow(
     tmp_path: Path, make_image: MakeImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dial.data.reading._CHUNK", 8)
+    monkeypatch.setattr("dial.data.decode._CHUNK", 8)
     image = make_image(tmp_path / "a.png")
     peaks = []
     for count in (100, 800):  # 1.2 MB and 9.8 MB of pixels
@@ -112,7 +112,7 @@ def test_bad_files_are_remembered_until_they_can_be_read(
     assert reads == [6]
 
 
-def test_bad_file_that_was_mended_without_a_new_time_is_read_again(
+def test_bad_file_that_was_repaired_without_a_new_time_is_read_again(
     paths: list[Path], tmp_path: Path, reads: list[int]
 ) -> None:
     folder, good, times = tmp_path / "cache", paths[2].read_bytes(), os.stat(paths[2])
@@ -151,9 +151,10 @@ def test_processes_that_start_at_once_all_get_a_valid_cache(
     paths: list[Path], tmp_path: Path
 ) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom dial.data.cache import cached\n"
+        "import sys\nfrom pathlib import Path\nfrom dial.data.cache import read_cached\n"
+        "from dial.data.domain import ImageFiles\n"
         "folder, *files = map(Path, sys.argv[1:])\n"
-        "print(cached(files, resize=12, cache_dir=folder).pixels.sum())"
+        "print(read_cached(ImageFiles(files), resize=12, cache_dir=folder).pixels.sum())"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "cache"), *map(str, paths)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -200,6 +201,6 @@ def test_default_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_survey_keeps_no_pixels(paths: list[Path]) -> None:
-    entry = cache.survey(paths, resize=12, doing="looking", quiet=True)
+    entry = cache.survey(ImageFiles(tuple(paths)), resize=12, title="looking", quiet=True)
     assert entry.pixels is None
     assert len(entry.digests) == 6

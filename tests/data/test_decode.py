@@ -2,6 +2,7 @@
 
 import os
 import struct
+import threading
 import time
 import warnings
 import zlib
@@ -14,7 +15,14 @@ import numpy.typing as npt
 import pytest
 from PIL import Image, features
 
-from dial.data.decode import BadImage, GoodImage, read_image, strict_pillow
+from dial.data.decode import (
+    BadImage,
+    GoodImage,
+    bad_files_error,
+    read_image,
+    read_images,
+    strict_pillow,
+)
 
 from ..conftest import MakeImage
 
@@ -218,3 +226,38 @@ def test_strict_pillow_gives_the_warnings_back_also_from_several_threads() -> No
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(enter, range(20)))
     assert list(warnings.filters) == before
+
+
+def test_order_is_kept_whatever_the_number_of_threads(
+    tmp_path: Path, make_image: MakeImage
+) -> None:
+    paths = [make_image(tmp_path / f"{n}.png", seed=n, size=(10 + n, 9)) for n in range(70)]
+    for threads in (1, 3):
+        images = list(read_images(paths, resize=4, threads=threads, quiet=True))
+        widths = [image.width for image in images if isinstance(image, GoodImage)]
+        assert widths == [10 + n for n in range(70)]
+
+
+def test_more_than_one_thread_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(2, timeout=10)  # breaks if the two do not meet
+
+    def meet(path: Path, **_: object) -> BadImage:
+        together.wait()
+        return BadImage(path.name)
+
+    monkeypatch.setattr("dial.data.decode.read_image", meet)
+    images = read_images([Path("a"), Path("b")], resize=4, threads=2, quiet=True)
+    assert list(images) == [BadImage("a"), BadImage("b")]
+
+
+def test_message_counts_kinds_and_lists_all_paths() -> None:
+    bad = {"a.jpg": "truncated", "b b.jpg": "truncated", "c.png": "empty"}
+    message = str(bad_files_error(bad, total=9))
+    assert "(9 files), got 3 bad: 2 truncated; 1 empty" in message
+    assert "pass --skip-bad (skip_bad=True) to go on without them:\n" in message
+    assert message.splitlines()[1:] == [f"  {name}: {reason}" for name, reason in bad.items()]
+
+
+def test_very_many_bad_files_do_not_flood() -> None:
+    bad = {f"{n}.jpg": "truncated" for n in range(1000)}
+    assert "... and 800 more" in str(bad_files_error(bad, total=1000))

@@ -1,4 +1,4 @@
-"""Every image once and in order; files decoded on the fly for prediction, the bad ones told."""
+"""Every image once and in order; images decoded on the fly for prediction, bad ones reported."""
 
 from pathlib import Path
 
@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from dial.data.decode import GoodImage, read_image
-from dial.data.evaluation import EvaluationBatches, stream_files
+from dial.data.domain import ImageArray, ImageFiles
+from dial.data.evaluation import EvaluationBatches, stream_images
 from dial.data.pixels import ArrayPixels, array_digests
-from dial.data.transforms import Preprocessing, centre
+from dial.data.transforms import Preprocessing, center
 
 from ..conftest import MakeImage
 
@@ -21,7 +22,7 @@ def test_every_image_once_in_order(by_content: bool) -> None:
     array = np.random.default_rng(0).integers(0, 256, (21, 10, 10, 3), dtype=np.uint8)
     pixels = ArrayPixels(array, digests=array_digests(array))
     order = pixels.order if by_content else np.arange(21)
-    expected = centre(array[order], preprocessing=SMALL)
+    expected = center(array[order], preprocessing=SMALL)
     whole = EvaluationBatches(pixels, preprocessing=SMALL, batch_size=8, by_content=by_content)
     assert len(whole) == 3
     for _ in range(2):
@@ -48,18 +49,32 @@ def test_stream_gives_good_files_in_order_and_tells_the_bad(
     paths = [make_image(tmp_path / f"{n}.png", seed=n) for n in range(7)]
     for bad in (0, 3, 6):
         paths[bad].write_bytes(b"")
-    batches = list(stream_files(paths, preprocessing=SMALL, batch_size=3, quiet=True))
-    good = [path for batch in batches for path in batch.paths]
+    files = ImageFiles((*paths, paths[1]))  # one of them twice, which is read once
+    batches = list(stream_images(files, preprocessing=SMALL, batch_size=3, quiet=True))
+    good = [Path(name) for batch in batches for name in batch.names]
     assert good == [paths[n] for n in (1, 2, 4, 5)]
-    assert {path for batch in batches for path in batch.bad} == {paths[n] for n in (0, 3, 6)}
+    names = {name for batch in batches for name in batch.bad}
+    assert names == {str(paths[n]) for n in (0, 3, 6)}
     images = [read_image(path, resize=10) for path in good]
     pixels = np.stack([image.pixels for image in images if isinstance(image, GoodImage)])
     found = torch.cat([batch.images for batch in batches])
-    torch.testing.assert_close(found, centre(pixels, preprocessing=SMALL))
+    torch.testing.assert_close(found, center(pixels, preprocessing=SMALL))
 
 
 def test_stream_of_bad_files_only(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").touch()
-    (batch,) = stream_files([tmp_path / "a.jpg"], preprocessing=SMALL, quiet=True)
+    files = ImageFiles((tmp_path / "a.jpg",))
+    (batch,) = stream_images(files, preprocessing=SMALL, quiet=True)
     assert batch.images.shape == (0, 3, 8, 8)
-    assert list(batch.bad) == [tmp_path / "a.jpg"]
+    assert list(batch.bad) == [str(tmp_path / "a.jpg")]
+
+
+def test_stream_of_an_array() -> None:
+    array = np.random.default_rng(0).integers(0, 256, (5, 10, 10, 3), dtype=np.uint8)
+    images = ImageArray(array, "noise")
+    batches = list(stream_images(images, preprocessing=SMALL, batch_size=2, quiet=True))
+    assert [batch.names for batch in batches] == [
+        ["noise/0", "noise/1"], ["noise/2", "noise/3"], ["noise/4"],
+    ]  # fmt: skip
+    tensors = torch.cat([batch.images for batch in batches])
+    assert torch.equal(tensors, center(array, preprocessing=SMALL))

@@ -9,7 +9,13 @@ import pytest
 from dial.data.domain import Domain, ImageArray, ImageFiles, Labels
 from dial.data.folders import read_folder
 from dial.data.pixels import ArrayPixels, FilePixels
-from dial.data.prepare import PreparedDomain, prepare
+from dial.data.prepare import (
+    PreparedDomain,
+    PreparedSource,
+    prepare,
+    prepare_pair,
+    require_every_class,
+)
 from dial.errors import DialError
 
 from ..conftest import MakeFolder, MakeImage
@@ -119,10 +125,38 @@ def test_file_that_vanishes_during_the_run(domain: Domain, tmp_path: Path) -> No
 
 def test_embedded_images_are_brought_to_size() -> None:
     array = np.arange(2 * 16, dtype=np.uint8).reshape(2, 4, 4, 1)
-    domain = Domain("digits", ImageArray(array), Labels.from_names(["0", "1"]))
+    domain = Domain("digits", ImageArray(array, "digits"), Labels.from_names(["0", "1"]))
     (same,) = prepare([domain], resize=4, channels=1)
     (other,) = prepare([domain], resize=8, channels=3)
     np.testing.assert_array_equal(same.pixels.read(np.array([1, 0])), array[[1, 0]])
     read = other.pixels.read(np.array([0]))
     assert read.shape == (1, 8, 8, 3)
     np.testing.assert_array_equal(read[..., 0], read[..., 2])
+
+
+def test_a_source_needs_an_image_of_every_class(make_folder: MakeFolder, tmp_path: Path) -> None:
+    root = make_folder("amazon", {"mug": 1, "pen": 2})
+    whole = one(read_folder(root), tmp_path)
+    source = require_every_class(whole)
+    assert isinstance(source, PreparedSource)
+    assert (source.pixels, source.labels) == (whole.pixels, whole.labels)
+    with pytest.raises(DialError, match=r"source .*amazon, got images without classes"):
+        require_every_class(one(read_folder(root).unlabelled(), tmp_path))
+    (root / "mug" / "000.png").write_bytes(b"")
+    rest = prepare([read_folder(root)], resize=8, cache_dir=tmp_path, quiet=True, skip_bad=True)
+    with pytest.raises(DialError, match=r"of every class of the source .*amazon, got none of mug"):
+        require_every_class(rest[0])
+
+
+def test_a_pair_is_a_source_and_a_target_of_several_images(
+    make_folder: MakeFolder, tmp_path: Path
+) -> None:
+    first = read_folder(make_folder("amazon", {"mug": 1, "pen": 2}))
+    settings = {"resize": 8, "cache_dir": tmp_path / "c", "quiet": True}
+    source, target = prepare_pair(first, read_folder(make_folder("flat", {".": 2})), **settings)
+    assert isinstance(source, PreparedSource)
+    assert (len(source.pixels), len(target.pixels)) == (3, 2)
+    with pytest.raises(DialError, match="a target of 2 or more images, got 1; fix: add images"):
+        prepare_pair(first, read_folder(make_folder("single", {".": 1})), **settings)
+    with pytest.raises(DialError, match=r"source .*flat, got images without classes"):
+        prepare_pair(Domain("flat", target.images), first, **settings)

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torchvision.transforms.v2 import functional as F
 
-from dial.data.transforms import Augmentation, Preprocessing, augment, centre
+from dial.data.transforms import Augmentation, Preprocessing, augment, center
 from dial.errors import DialError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
@@ -40,7 +41,7 @@ def test_crop_and_flip_are_each_images_own_and_those_of_torchvision() -> None:
 @pytest.mark.parametrize("size", [16, 13, 12, 11])
 def test_centre_crop_is_that_of_torchvision(size: int) -> None:
     preprocessing = dataclasses.replace(SMALL, size=size)
-    batch = centre(IMAGES, preprocessing=preprocessing)
+    batch = center(IMAGES, preprocessing=preprocessing)
     expected = normalised(F.center_crop(channels_first(IMAGES), [size, size]))
     torch.testing.assert_close(batch, expected)
     assert batch.is_contiguous(memory_format=torch.channels_last)
@@ -60,12 +61,21 @@ def test_digits_are_neither_moved_nor_flipped() -> None:
     assert not drawn.left.any()
     assert not drawn.flip.any()
     image = np.array([0, 255], dtype=np.uint8).repeat(392).reshape(1, 28, 28, 1)
-    assert {*centre(image, preprocessing=digits).flatten().tolist()} == {0, 1}
+    assert {*center(image, preprocessing=digits).flatten().tolist()} == {0, 1}
+
+
+def test_the_input_of_a_network() -> None:
+    gray = SimpleNamespace(image_size=28, crop_ratio=1.0, mean=(0.0,), std=(1.0,))
+    assert Preprocessing.for_network(gray, None) == Preprocessing.for_digits()
+    normal = {"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
+    rgb = SimpleNamespace(image_size=224, crop_ratio=0.875, **normal)
+    assert Preprocessing.for_network(rgb, None) == Preprocessing(**normal)
+    assert Preprocessing.for_network(rgb, 140) == Preprocessing(size=140, resize=160, **normal)
 
 
 def test_images_are_not_written_to() -> None:
     before = IMAGES.copy()
-    centre(IMAGES, preprocessing=Preprocessing(size=16, resize=16))
+    center(IMAGES, preprocessing=Preprocessing(size=16, resize=16))
     np.testing.assert_array_equal(IMAGES, before)
 
 

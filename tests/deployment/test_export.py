@@ -117,3 +117,21 @@ def test_the_command_exports(finished: Run, tmp_path: Path) -> None:
     assert "compared on 16 real images: outputs differ by at most" in result.stdout
     told = command("export", finished.folder, tmp_path / "x.safetensors", "--json")
     assert json.loads(told.stdout)["difference"] <= 1e-4
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxruntime", "onnxscript"])
+def test_a_package_that_is_not_installed_is_named_with_its_extra(
+    finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    wanted = rf'the package {package}, got .*not installed; fix: pip install "dial-da\[export\]"'
+    with pytest.raises(DialError, match=wanted):
+        dial.export(finished, tmp_path / "x.onnx")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_unknown_suffix_is_an_error(finished: Run, tmp_path: Path) -> None:
+    with pytest.raises(
+        DialError, match=r"suffixes \.onnx .*, \.pt2 .*, \.safetensors .*got .*x\.h5"
+    ):
+        dial.export(finished, tmp_path / "x.h5")

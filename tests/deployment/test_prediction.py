@@ -137,3 +137,40 @@ def test_the_command_evaluates(finished: Run, folders: tuple[Path, Path]) -> Non
     assert f"accuracy {finished.result['target_accuracy']:.1%} on 33 images" in shown.stdout
     told = command("evaluate", finished.folder, folders[1], "--json", "--quiet")
     assert json.loads(told.stdout)["classes"]["square"]["images"] == 11
+
+
+def test_a_device_that_is_not_there_is_an_error(finished: Run, folders: tuple[Path, Path]) -> None:
+    with pytest.raises(DialError, match=r"a device 'tpu', got .*; fix: use --device cpu, cuda"):
+        dial.predict(finished, [folders[1]], device="tpu")
+
+
+def test_the_command_takes_a_short_way(finished: Run, folders: tuple[Path, Path]) -> None:
+    """Few files of this package run in a prediction, and none about layers or training."""
+    code = (
+        "import sys, threading\n"
+        "from pathlib import Path\n"
+        "files = set()\n"
+        "def note(frame, event, _):\n"
+        "    if event == 'call' and frame.f_code.co_flags & 1:  # functions, not class bodies\n"
+        "        files.add(frame.f_code.co_filename)\n"
+        "threading.setprofile(note)\n"
+        "sys.setprofile(note)\n"
+        "from dial.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    sys.setprofile(None)\n"
+        "    root = Path(sys.modules['dial'].__file__).parent\n"
+        "    ours = [Path(f).relative_to(root) for f in files if Path(f).is_relative_to(root)]\n"
+        "    print(*ours, sep='\\n', file=sys.stderr)\n"
+    )
+    arguments = ["predict", str(finished.folder), str(folders[1]), "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    ours = {Path(line) for line in done.stderr.splitlines()}
+    assert Path("deployment/prediction.py") in ours
+    ours.discard(Path("__init__.py"))  # asked for names by each `from dial import`, no more
+    assert len(ours) <= 20, sorted(ours)
+    ours.discard(Path("training/settings.py"))  # the options of `adapt` are made from it
+    assert not {path.parts[0] for path in ours} & {"layers", "references", "methods", "training"}

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from dial import DialError, DomainAlignment, calibrate, convert, use_domain
-from dial.references import Laplace
-from dial.references._accumulators import MomentPool, SamplePool
 from tests import oracles
 
 SIZES = [7, 1, 16, 3, 5]
@@ -36,7 +34,7 @@ def data() -> tuple[Tensor, list[Tensor]]:
 
 
 @pytest.mark.parametrize("reference", ["normal", "epsilon", "laplace", "anchored"])
-def test_pools_all_batches_and_refines_deeper_layers(reference: str) -> None:
+def test_accumulates_all_batches_and_refines_deeper_layers(reference: str) -> None:
     model = network(reference)
     images, batches = data()
     modes = [module.training for module in model.modules()]
@@ -69,12 +67,12 @@ def test_one_pass_leaves_deeper_layers_close() -> None:
 
 @pytest.mark.parametrize(("reference", "passes"), [("normal", 2), ("laplace", 1)])
 def test_errors_of_a_sample_are_not_built_upon(reference: str, passes: int) -> None:
-    default, told = network(reference), network(reference)
-    told.load_state_dict(default.state_dict())
+    default, explicit = network(reference), network(reference)
+    explicit.load_state_dict(default.state_dict())
     batches = [torch.randn(100, 3, 8, 8) for _ in range(3)]  # 10,800 values a channel
     calibrate(default, batches)
-    calibrate(told, batches, passes=passes)
-    for one, other in zip(default.buffers(), told.buffers(), strict=True):
+    calibrate(explicit, batches, passes=passes)
+    for one, other in zip(default.buffers(), explicit.buffers(), strict=True):
         assert torch.equal(one, other)
 
 
@@ -119,42 +117,6 @@ def test_wrong_loaders_are_errors() -> None:
         calibrate(nn.Linear(2, 2), [torch.randn(2, 2)])
     with pytest.raises(DialError, match="one of the domains source, target"):
         calibrate(network(), data()[1], domain="webcam")
-
-
-def test_moments_hold_far_from_zero() -> None:
-    pool = MomentPool()
-    x = (torch.randn(1000, 2, dtype=torch.float64) + 1e6).float()
-    for batch in x.split([1, 399, 600]):
-        pool.add(batch)
-    pool.add(x[:0])
-    mean, var = pool.result()
-    np.testing.assert_allclose(mean, x.double().numpy().mean(0), rtol=1e-7)
-    np.testing.assert_allclose(var, x.double().numpy().var(0), rtol=1e-2)
-
-
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_moments_of_large_batches_have_their_digits(layout: torch.memory_format) -> None:
-    x = (torch.randn(24, 3, 96, 96) + 5).contiguous(memory_format=layout)
-    pool = MomentPool()
-    pool.add(x)
-    mean, var = pool.result()
-    values = oracles.channels_first(x.double().numpy())
-    np.testing.assert_allclose(mean, values.mean(1), rtol=1e-6)
-    np.testing.assert_allclose(var, values.var(1), rtol=1e-5)
-
-
-def test_sample_is_exact_while_it_fits_and_fair_beyond() -> None:
-    x = torch.randn(40, 3, 5) + torch.arange(40.0)[:, None, None]  # batches differ in order
-    whole, part = SamplePool(Laplace().estimate), SamplePool(Laplace().estimate, capacity=64)
-    for batch in x.split([7, 13, 20]):
-        whole.add(batch)
-        part.add(batch)
-    values = oracles.channels_first(x.double().numpy())
-    np.testing.assert_allclose(whole.result()[0], np.median(values, axis=1), rtol=1e-6)
-    assert part.sample is not None
-    assert part.sample.shape == (3, 64)
-    np.testing.assert_allclose(part.result()[0], np.median(values, axis=1), atol=6)
-    assert all(np.isin(part.sample[c].numpy(), x[:, c].numpy()).all() for c in range(3))
 
 
 def test_layer_types() -> None:

@@ -1,4 +1,4 @@
-"""use_domain: choosing, nesting, restoring, and finding layers without a walk."""
+"""use_domain: selecting, nesting, restoring, and finding layers."""
 
 import copy
 import gc
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dial import DialError, DomainAlignment, use_domain
-from dial.layers.context import domain_layers
+from dial.layers import domain_layers
 
 
 def means(layer: DomainAlignment) -> list[float]:
@@ -63,30 +63,32 @@ def test_unknown_domains_and_counts_are_errors_that_name_the_choices() -> None:
         use_domain(nn.Linear(2, 3), "source").__enter__()
 
 
-def test_network_is_walked_once_and_again_when_layers_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    walks = []
-    original = nn.Module.named_modules
+def test_layers_that_come_later_are_used_too() -> None:
     spare = DomainAlignment(3, momentum=1.0)
     model = nn.Sequential(nn.Linear(2, 3), DomainAlignment(3, momentum=1.0))
 
-    def counted(self: nn.Module, *args: object, **kwargs: object) -> object:
-        walks.append(self)
-        return original(self, *args, **kwargs)
-
-    monkeypatch.setattr(nn.Module, "named_modules", counted)
-
-    def step() -> int:
-        walks.clear()
+    def step() -> None:
         with use_domain(model, "source"):
             model(torch.randn(4, 2))
-        return sum(module is model for module in walks)
 
-    assert [step(), step(), step()] == [1, 0, 0]
+    step()
     model.append(spare)  # made before the first step, moved in after it
-    assert [step(), step()] == [1, 0]
+    step()
+    step()
     assert spare.num_batches_tracked.tolist() == [2, 0]
     model.insert(1, DomainAlignment(3))
-    assert [step(), step()] == [1, 0]
+    step()
+    assert [layer.num_batches_tracked.tolist() for layer in domain_layers(model).values()] == [
+        [1, 0],
+        [4, 0],
+        [3, 0],
+    ]
+
+
+def test_modules_of_other_people_are_not_watched() -> None:
+    hooks = [name for name in vars(nn.modules.module) if name.startswith("_global_")]
+    assert "_global_module_registration_hooks" in hooks
+    assert not any(getattr(nn.modules.module, name) for name in hooks)
 
 
 def test_copies_start_outside_and_networks_are_not_kept_alive() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dial import DialError, DomainAlignment, convert, use_domain
-from dial.layers.alignment import DomainAlignmentAct
+from dial.layers import DomainAlignmentAct
 from dial.references import Anchored, Laplace, Normal
 
 NAMES = ["normal", "epsilon", "laplace", "anchored"]
@@ -166,8 +166,10 @@ def test_references_as_objects_are_used_as_they_are() -> None:
 def test_a_reference_with_a_number_behind_its_name_keeps_the_norms_eps() -> None:
     model = convert(nn.Sequential(nn.BatchNorm1d(3, eps=1e-3)), reference="anchored:0.5")
     assert alignments(model)[0].reference == Anchored(0.5, eps=1e-3)
-    for wrong in ("anchored:", "anchored:half", "normal:0.5"):
-        with pytest.raises(DialError, match=f"anchored:W .* got '{wrong}'"):
+    with pytest.raises(DialError, match=r"anchored:W .* got 'anchored:half'"):
+        convert(nn.Sequential(nn.BatchNorm1d(3)), reference="anchored:half")
+    for wrong in ("anchored:", "normal:0.5"):
+        with pytest.raises(DialError, match=f"references, anchored, .* got '{wrong}'; fix: write"):
             convert(nn.Sequential(nn.BatchNorm1d(3)), reference=wrong)
     with pytest.raises(DialError, match=r"weight of the data in \(0, 1\].* got 2.0"):
         convert(nn.Sequential(nn.BatchNorm1d(3)), reference="anchored:2")

@@ -16,7 +16,16 @@ import torchvision
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dial import DialError, DomainAlignment, calibrate, convert, fold, losses, use_domain
+from dial import (
+    DialError,
+    DomainAlignment,
+    calibrate,
+    convert,
+    fold,
+    losses,
+    torchvision_guard,
+    use_domain,
+)
 
 NAMES = ["normal", "epsilon", "laplace", "anchored"]
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
@@ -25,7 +34,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "shufflenet": lambda: torchvision.models.shufflenet_v2_x0_5(num_classes=7),
     "efficientnet_lite0": lambda: timm.create_model("tf_efficientnet_lite0", num_classes=7),
 }
-# BatchNorms that remain: those that do not come right behind a convolution.
+# BatchNorms that remain: those that do not follow a convolution directly.
 REMAINING = {"resnet18": 0, "densenet": 6, "shufflenet": 0, "efficientnet_lite0": 0}
 
 
@@ -68,7 +77,7 @@ def test_folded_network_is_plain_and_equal(name: str, reference: str, fuse: bool
     norms = sum(isinstance(module, _BatchNorm) for module in plain.modules())
     if fuse:
         assert norms == REMAINING[name]
-    else:  # the architecture it had, but for the layer behind the classifier
+    else:  # the architecture it had, except for the layer after the classifier
         renamed = {k for k in keys if k.startswith(("fc.", "classifier."))}
         assert keys - renamed <= plain.state_dict().keys()
 
@@ -193,8 +202,8 @@ for y in (exported, pickled, torch.from_numpy(onnx)):
     torch.testing.assert_close(y, expected, atol=1e-5, rtol=1e-4)
 """
     # The guard is for torchvision, on machines where that does not import; it is no part of us.
-    guard = Path(sys.modules["dial.torchvision_guard"].__file__ or "").read_text()
-    (tmp_path / "guard.py").write_text(guard + "\ninstall()\n")
+    guard = Path(torchvision_guard.__file__).read_text()
+    (tmp_path / "guard.py").write_text(guard + "\nprepare_torchvision()\n")
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 

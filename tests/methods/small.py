@@ -1,8 +1,15 @@
-"""A small network that methods are tried on."""
+"""A small network, a batch and a step to try methods on; and their losses in NumPy."""
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
+from dial import methods
 from dial.backbones import Backbone
+from dial.data.batches import Batch
+from tests import oracles
+
+Array = oracles.Array
 
 
 def backbone() -> Backbone:
@@ -15,3 +22,56 @@ def backbone() -> Backbone:
         nn.Linear(6, 4),
     )
     return Backbone.of(network, image_size=8, append_after=("5",))
+
+
+def batch(source: int = 9, target: int = 5) -> Batch:
+    """Sub-batches of unequal sizes."""
+    images = torch.randn(source + target, 3, 8, 8)
+    return Batch(images[:source], torch.randint(4, (source,)), images[source:] * 2)
+
+
+def terms(
+    name: str, progress: float = 0.3, **settings: object
+) -> tuple[dict[str, Tensor], methods.Trainee, Batch]:
+    """The values of a step's terms, with the trainee and the batch."""
+    method = methods.create(name, settings)
+    trainee = method.prepare(backbone()).train()
+    sample = batch()
+    values: dict[str, Tensor] = {}
+    for part in method.terms(trainee, sample, progress):
+        for key, value in part.items():
+            values[key] = values.get(key, torch.zeros(())) + value.detach()
+    return values, trainee, sample
+
+
+def joint_pass(trainee: methods.Trainee, sample: Batch) -> tuple[Array, Array, Array, Array]:
+    """Logits and features of both domains, from a network without domains, pass by pass."""
+    assert sample.target is not None
+    trainee.train()
+    output = trainee(torch.cat([sample.source, sample.target]))
+    n = len(sample.source)
+    return (
+        numpy(output.logits[:n]),
+        numpy(output.logits[n:]),
+        numpy(output.features[:n]),
+        numpy(output.features[n:]),
+    )
+
+
+def numpy(x: Tensor) -> Array:
+    return x.detach().double().numpy()
+
+
+def softmax(logits: Array) -> Array:
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    return np.asarray(p / p.sum(1, keepdims=True))
+
+
+def cross_entropy(logits: Array, labels: Tensor) -> float:
+    p = softmax(logits)
+    return float(-np.log(p[np.arange(len(p)), labels.numpy()]).mean())
+
+
+def entropy(logits: Array) -> float:
+    p = softmax(logits)
+    return float(-(p * np.log(p)).sum(1).mean())

@@ -1,4 +1,4 @@
-"""The classifier made of the target's class centres, against NumPy."""
+"""The classifier of the target's class centroids, against NumPy."""
 
 import numpy as np
 import pytest
@@ -8,16 +8,15 @@ from torch import Tensor, nn
 from dial import calibrate, convert, fold, methods
 from dial.backbones import Backbone
 from dial.errors import DialError
-from dial.methods._centroids import refit
-from tests import oracles
+from dial.methods import set_centroid_classifier
 
-Array = oracles.Array
+from .small import softmax
 
 
 def clusters(spread: float = 0.5) -> Tensor:
     """`(120, 5)`: features around four directions, 30 of each."""
-    centres = torch.tensor([[4.0, 0, 0, 0, 1], [0, 4, 0, 0, 1], [0, 0, 4, 0, 1], [0, 0, 0, 4, 1]])
-    return centres.repeat_interleave(30, 0) + spread * torch.randn(120, 5)
+    centroids = torch.tensor([[4.0, 0, 0, 0, 1], [0, 4, 0, 0, 1], [0, 0, 4, 0, 1], [0, 0, 0, 4, 1]])
+    return centroids.repeat_interleave(30, 0) + spread * torch.randn(120, 5)
 
 
 def network(*, appended: bool) -> nn.Module:
@@ -32,23 +31,17 @@ def network(*, appended: bool) -> nn.Module:
     return fold(model, "target", fuse=False)
 
 
-def softmax(logits: Array) -> Array:
-    p = np.exp(logits - logits.max(1, keepdims=True))
-    found: Array = p / p.sum(1, keepdims=True)
-    return found
-
-
 @pytest.mark.parametrize("appended", [False, True])
-def test_logits_are_cosines_with_class_centres_times_the_norm_and_a_scale(appended: bool) -> None:
+def test_logits_are_cosines_with_class_centroids_times_the_norm_and_a_scale(appended: bool) -> None:
     model, features = network(appended=appended), clusters()
     before = model(features).detach().double().numpy()
-    assert refit(model, features.split(50), classifier="1")
+    assert set_centroid_classifier(model, features.split(50), classifier="1")
     after = model(features).detach().double().numpy()
 
     x = features.double().numpy()
     directions = x / np.linalg.norm(x, axis=1, keepdims=True)
-    centres = softmax(2 * before).T @ directions
-    scores = x @ (centres / np.linalg.norm(centres, axis=1, keepdims=True)).T
+    centroids = softmax(2 * before).T @ directions
+    scores = x @ (centroids / np.linalg.norm(centroids, axis=1, keepdims=True)).T
     scale = after.std() / scores.std()
     np.testing.assert_allclose(after, scale * scores, rtol=1e-4, atol=1e-4 * scale)
     sure = [softmax(logits).max(1).mean() for logits in (before, after)]
@@ -64,7 +57,7 @@ def test_it_repairs_a_classifier_that_is_off() -> None:
         model[1].weight.copy_(turned)
         model[1].bias.copy_(torch.tensor([1.0, 0, 0, 0]))
     before = float((model(features).argmax(1) == truth).float().mean())
-    assert refit(model, [features], classifier="1")
+    assert set_centroid_classifier(model, [features], classifier="1")
     assert before < 0.9 < float((model(features).argmax(1) == truth).float().mean())
 
 
@@ -73,11 +66,11 @@ def test_a_class_without_predictions_leaves_everything_as_it_was() -> None:
     with torch.no_grad():
         model[1][1].bias[3] -= 100.0
     before = model(features)
-    assert not refit(model, [features], classifier="1")
+    assert not set_centroid_classifier(model, [features], classifier="1")
     assert torch.equal(model(features), before)
 
 
-def test_a_classifier_of_another_kind_is_told_of_before_training() -> None:
+def test_a_classifier_of_another_kind_is_refused_before_training() -> None:
     convolutional = nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 4, 1))
     backbone = Backbone.of(convolutional, image_size=8)
     with pytest.raises(DialError, match="linear classifier") as caught:

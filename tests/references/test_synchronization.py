@@ -9,8 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, multiprocessing, nn
 
 import dial
-from dial.references import Anchored, Normal, Reference
-from dial.references import _synchronization as synchronisation
+from dial.references import Anchored, Normal, Reference, _synchronization, unsynchronized
 
 SIZES = {"source": 16, "target": 8}
 REFERENCES: dict[str, Reference] = {
@@ -57,7 +56,7 @@ def worker(rank: int, name: str, joint: bool, folder: str) -> None:
     if rank == 0:
         gradients = {f"{n}.grad": p.grad for n, p in model.named_parameters()}
         torch.save(gradients | model.state_dict(), f"{folder}/state.pt")
-        with synchronisation.paused():  # a pass that only this process makes does not wait
+        with unsynchronized():  # a pass that only this process makes does not wait
             model(x)
     dist.barrier()
     dist.destroy_process_group()
@@ -72,11 +71,11 @@ def test_two_processes_see_the_statistics_of_the_whole_batch(
     model = network(name)
     backward(model, images(), 1, joint=joint)
     expected = {f"{n}.grad": p.grad for n, p in model.named_parameters()} | model.state_dict()
-    found = torch.load(tmp_path / "state.pt", weights_only=True)
-    assert found.keys() == expected.keys()
+    results = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert results.keys() == expected.keys()
     for key, value in expected.items():
-        torch.testing.assert_close(found[key], value, atol=1e-12, rtol=1e-9)
+        torch.testing.assert_close(results[key], value, atol=1e-12, rtol=1e-9)
 
 
 def test_one_process_shares_with_nobody() -> None:
-    assert synchronisation.processes() == 1
+    assert _synchronization.processes() == 1

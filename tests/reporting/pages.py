@@ -1,4 +1,4 @@
-"""Made-up evidence and records, for tests of what is told about a run."""
+"""Made-up records of runs, for tests of the report."""
 
 import io
 from typing import Any
@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from dial.reporting.evidence import Cloud, Evidence, Gallery, View
-from dial.reporting.shift import Distance
+from dial.reporting.record import Record
 from dial.training import settings
 
 
-def make_evidence(
+def make_record(
     classes: tuple[str, ...] = ("mug", "pen"),
     *,
     images: int = 120,
@@ -20,48 +19,46 @@ def make_evidence(
     layers: int = 4,
     names: str = "image",
     seed: int = 0,
-) -> Evidence:
-    """Evidence of random predictions, as large and as odd as asked for."""
+) -> Record:
+    """Returns a record of random predictions, as large and as odd as asked for."""
     generator = np.random.default_rng(seed)
 
-    def cloud() -> Cloud:
-        points = generator.normal(size=(2, 30, 2)).astype(np.float32)
-        return Cloud(points[0], points[1], 0.25)
-
-    def view() -> View:
-        predicted = generator.integers(0, len(classes), images)
-        confidence = generator.random(images).astype(np.float32)
-        return View(predicted, confidence, cloud(), cloud())
-
+    predictors = ("before", "after") if before else ("after",)
+    views = [
+        f"{predictor}.{layer}" for predictor in predictors for layer in ("features", "outputs")
+    ]
     file = io.BytesIO()
     Image.fromarray(generator.integers(0, 255, (8, 8), dtype=np.uint8)).save(file, "JPEG")
-    rows = np.arange(0, images, 2)
-    shift = tuple(Distance(0.1 * i, 0.2) for i in range(layers))
-    return Evidence(
+    rows = [str(row) for row in range(0, images, 2)]
+    shift = np.array([(0.1 * i, 0.2) for i in range(layers)]).reshape(-1, 2)
+    return Record(
         classes=classes,
         fingerprint="the same",
         adapts=True,
         without="the same network with the source's statistics in its DA-layers" if before else "",
         source_counts=generator.integers(1, 50, len(classes)),
         labels=generator.integers(0, len(classes), images) if labelled else None,
-        before=view() if before else None,
-        after=view(),
+        predicted={key: generator.integers(0, len(classes), images) for key in predictors},
+        confidence={key: generator.random(images).astype(np.float32) for key in predictors},
+        points={
+            f"{view}.{domain}": generator.normal(size=(30, 2)).astype(np.float32)
+            for view in views
+            for domain in ("source", "target")
+        },
+        separation=dict.fromkeys(views, 0.25),
         layers=tuple(f"block{i}" for i in range(layers)),
-        shift_before=shift if before else None,
-        shift_after=shift,
+        shift=dict.fromkeys(predictors, shift),
         sampled=(500, min(500, images)),
-        gallery=Gallery(
-            rows, tuple(f"{names} {row}" for row in rows), (file.getvalue(),) * len(rows), 8
-        ),
-        repeat={"data": None, "unlabelled": not labelled},
+        gallery_names={row: f"{names} {row}" for row in rows},
+        gallery_pictures={row: np.frombuffer(file.getvalue(), np.uint8) for row in rows},
+        gallery_side=8,
     )
 
 
-def make_records(found: Evidence, *, epochs: int = 3) -> dict[str, Any]:
-    """`config`, `result` and `history` of a run that could have left the evidence."""
-    accuracy = (
-        None if found.labels is None else float(np.mean(found.after.predicted == found.labels))
-    )
+def make_files(record: Record, *, epochs: int = 3) -> dict[str, Any]:
+    """Returns `config`, `result` and `history` of a run that could have left the record."""
+    predicted, labels = record.predicted["after"], record.labels
+    accuracy = None if labels is None else float(np.mean(predicted == labels))
     history = [
         {"epoch": i + 1, "step": 10 * (i + 1), "lr": 0.01, "cross_entropy": 1 / (i + 1)}
         | ({} if accuracy is None else {"target_accuracy": accuracy})
@@ -69,12 +66,12 @@ def make_records(found: Evidence, *, epochs: int = 3) -> dict[str, Any]:
     ]
     config = {
         "dial": "0.1.0", "python": "3.11.7", "torch": "2.13.0",
-        "source": "photos", "target": "drawings", "classes": list(found.classes),
-        "settings": settings.preset("digits_cnn").to_dict() | {"milestones": [0.9]},
+        "source": "photos", "target": "drawings", "classes": list(record.classes),
+        "settings": settings.preset("digits_cnn").stored(),
     }  # fmt: skip
     result = {
         "method": "dial", "backbone": "digits_cnn", "reference": "normal", "source": "photos",
         "target": "drawings", "seed": 0, "epochs": epochs, "steps": 10 * epochs, "seconds": 1.5,
-        "target_accuracy": accuracy, "target_images": len(found.after.predicted),
+        "target_accuracy": accuracy, "target_images": len(predicted),
     }  # fmt: skip
     return {"config": config, "result": result, "history": history}

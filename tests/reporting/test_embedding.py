@@ -44,3 +44,10 @@ def test_separation_is_nothing_for_one_cloud_and_all_for_two() -> None:
     assert separation(source, target + 100) == 1
     assert 0.2 < separation(source, target + 1) < 0.95
     assert separation(source, target[:1]) == 0
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, np.nan, np.inf])
+def test_features_that_are_all_equal_or_not_finite_do_not_end_the_process(value: float) -> None:
+    points = embed(np.full((24, 5), value, np.float32))
+    assert points.shape == (24, 2)
+    assert np.isfinite(points).all()

@@ -8,13 +8,12 @@ import pytest
 
 from dial.reporting import plots
 from dial.reporting.drawing import Picture
-from dial.reporting.shift import Distance
 
 ODD = ("<script>", "$x_{", "犬", "a\x1bb\udc80", "ö" * 200)
 
 
 def parse(picture: Picture) -> list[str]:
-    """The text in the light picture, once both are found to be XML."""
+    """The text in the light picture, after checking that both are XML."""
     trees = []
     for uri in (picture.light, picture.dark):
         kind, _, code = uri.partition(";base64,")
@@ -30,7 +29,7 @@ def test_odd_names_are_drawn_as_they_are() -> None:
     assert {"<script>", "$x_{", "犬"} <= set(texts)
     assert "ö" * 21 + "…" in texts
     shares = np.full(5, 0.2)
-    assert "<script>" in parse(plots.balance(ODD, shares, shares, None))
+    assert "<script>" in parse(plots.balance(ODD, source=shares, after=shares, before=None))
 
 
 @pytest.mark.parametrize("count", [2, 31, 41, 300])
@@ -41,27 +40,25 @@ def test_any_number_of_classes(count: int) -> None:
     assert ("class 0" in parse(picture)) == (count <= plots.NAMED)
     assert f"{count} of {count**2} images lie on the diagonal" in picture.alt
     shares = np.full(count, 1 / count)
-    parse(plots.balance(classes, shares, shares[::-1], shares))
+    parse(plots.balance(classes, source=shares, after=shares[::-1], before=shares))
 
 
 def test_alternatives_have_the_figures() -> None:
     curve = plots.curves({"loss": [(1, 2.0), (2, 0.5)]}, title="Losses")
     assert curve.alt == "Losses: loss goes from 2 at epoch 1 to 0.5 at epoch 2."
-    layers = [Distance(0.1, 0.0), Distance(0.7, 0.0)]
-    bars = plots.distances(["a", "b"], {"now": layers}, what="location", axis="means")
+    bars = plots.distances(["a", "b"], {"now": [0.1, 0.7]}, axis="means")
     assert "0.40 on average over 2 layers, largest at b with 0.70" in bars.alt
     points = np.zeros((3, 2), np.float32)
-    assert (
-        "Separation of the domains: 25%" in plots.clouds(points, points, apart=0.25, title="").alt
-    )
+    embedded = plots.embedding(points, points, separation=0.25, title="")
+    assert "Separation of the domains: 25%" in embedded.alt
     confused = plots.matrix(np.array([[5, 2], [0, 3]]), ("mug", "pen"))
     assert "8 of 10 images" in confused.alt
     assert "mug taken for pen (2 of 7)" in confused.alt
 
 
 def test_many_layers_and_the_same_picture_twice() -> None:
-    series = {"before": [Distance(0.1, 0.2)] * 69, "now": [Distance(0.0, 0.0)] * 69}
+    series = {"before": [0.2] * 69, "now": [0.0] * 69}
     names = [f"layer{i}" for i in range(69)]
-    one, two = (plots.distances(names, series, what="scale", axis="spread") for _ in range(2))
+    one, two = (plots.distances(names, series, axis="spread") for _ in range(2))
     assert one == two
     assert "layer0" not in parse(one)

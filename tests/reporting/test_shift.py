@@ -21,10 +21,10 @@ def test_distances_are_those_of_numpy() -> None:
     ratio = np.abs(np.log(np.sqrt(vt) / np.sqrt(vs)))
     np.testing.assert_allclose(shift.location_distance(source, target), apart, rtol=1e-3)
     np.testing.assert_allclose(shift.scale_distance(source, target), ratio, atol=1e-3)
-    found = shift.distance(source, target)
-    assert found.location == pytest.approx(apart.mean(), rel=1e-3)
-    assert found.scale == pytest.approx(ratio.mean(), abs=1e-3)
-    assert shift.distance(target, source) == pytest.approx(found)
+    distance = shift.distance(source, target)
+    assert distance.location == pytest.approx(apart.mean(), rel=1e-3)
+    assert distance.scale == pytest.approx(ratio.mean(), abs=1e-3)
+    assert shift.distance(target, source) == pytest.approx(distance)
 
 
 def test_scaling_both_domains_changes_nothing() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dial.selection.observation import observe
+from dial.selection.outputs import observe
 
 
 def network() -> nn.Module:
@@ -18,13 +18,13 @@ def network() -> nn.Module:
 def test_logits_of_all_features_and_moments_of_some() -> None:
     model = network().eval()
     images = torch.randn(10, 1, 4, 4)
-    found = observe(model, images.split(4), classifier="4", kept=6, measured=5)
+    seen = observe(model, images.split(4), classifier="4", kept=6, measured=5)
     with torch.no_grad():
         inside = model[0](images[:5]).transpose(0, 1).flatten(1).double().numpy()
-        torch.testing.assert_close(found.logits, model(images))
-        torch.testing.assert_close(found.features, model[:4](images[:6]))
-    np.testing.assert_allclose(found.moments["1"].mean, inside.mean(1), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(found.moments["1"].var, inside.var(1), rtol=1e-5)
+        torch.testing.assert_close(torch.from_numpy(seen.logits), model(images))
+        torch.testing.assert_close(torch.from_numpy(seen.features), model[:4](images[:6]))
+    np.testing.assert_allclose(seen.moments["1"].mean, inside.mean(1), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(seen.moments["1"].var, inside.var(1), rtol=1e-5)
 
 
 def test_the_network_is_as_it_was() -> None:
@@ -37,9 +37,9 @@ def test_the_network_is_as_it_was() -> None:
 
 def test_a_network_without_norms_has_no_moments() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    found = observe(model, [torch.randn(3, 1, 2, 2)], classifier="1")
-    assert found.moments == {}
-    assert found.features.shape == (3, 4)
+    seen = observe(model, [torch.randn(3, 1, 2, 2)], classifier="1")
+    assert seen.moments == {}
+    assert seen.features.shape == (3, 4)
 
 
 def test_large_images_are_seen_at_some_positions() -> None:

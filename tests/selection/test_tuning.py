@@ -16,10 +16,11 @@ import pytest
 
 import dial
 from dial import DialError
-from dial.reporting import gathering
+from dial.reporting import record
 from dial.selection import outputs, tuning, validators
-from dial.selection.trials import Trials, is_behind
-from dial.training import engine
+from dial.selection.outputs import Outputs
+from dial.training import engine, grid
+from dial.training.settings import Settings
 
 from ..conftest import (
     CLASSES,
@@ -33,9 +34,9 @@ from ..test_cli import run as run_command
 GRID = (0.0, 0.1, 1.0)
 # The command with a small grid, and without pictures for a report, which take most of the time.
 COMMAND = (
-    "import dial.selection.tuning, dial.gathering\n"
+    "import dial.selection.tuning, dial.reporting.record\n"
     f"dial.selection.tuning.GRID = {GRID}\n"
-    "dial.reporting.gathering.gather = None\n"
+    "dial.reporting.record.record = None\n"
     "from dial.cli import main; main()"
 )
 
@@ -64,7 +65,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
 def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(tuning, "GRID", GRID)
     with monkeypatch.context() as patch:
-        patch.setattr(gathering, "gather", None)
+        patch.setattr(record, "record", None)
         yield
 
 
@@ -134,7 +135,7 @@ def test_the_chosen_trial_is_the_run_as_if_its_value_had_been_given(
     for again in (settings, settings | value):
         with pytest.raises(DialError, match="which holds a run already; fix: pass --resume"):
             dial.adapt(*drawings, **again)
-    with pytest.raises(DialError, match="validator was 'information_maximisation', is 'source"):
+    with pytest.raises(DialError, match="validator was 'information_maximization', is 'source"):
         dial.adapt(*drawings, **settings, validator="source_accuracy", resume=True)
     with pytest.raises(DialError, match="got a run whose settings were given"):
         dial.adapt(*drawings, **settings | {"out": tmp_path / "direct"}, resume=True)
@@ -150,7 +151,7 @@ def test_a_trial_that_lost_the_source_is_set_aside(
     first, second, _ = sorted(rows, key=lambda row: -row["score"])
     assert [row["outcome"] for row in (first, second)] == ["chosen", "finished"]
     sound = {row["entropy"]: row is not first for row in rows}
-    monkeypatch.setattr(Trials, "_sound", lambda _: sound)
+    monkeypatch.setattr(tuning, "_keeping_the_source", lambda _: sound)
     run = dial.adapt(*drawings, **settings | {"out": settings["out"].parent / "other"})
     assert run.result["chosen"]["entropy"] == second["entropy"]
     outcomes = {row["entropy"]: row["outcome"] for row in run.result["trials"]}
@@ -161,7 +162,6 @@ def test_a_trial_that_lost_the_source_is_set_aside(
 def _right_of_source(run: dial.Run, value: float) -> int:
     seen = outputs.load(run.folder / "trials" / f"entropy-{value:g}").held_out
     assert seen is not None
-    assert seen.labels is not None
     pairs = zip(seen.logits.tolist(), seen.labels, strict=True)
     return sum(row.index(max(row)) == label for row, label in pairs)
 
@@ -170,7 +170,7 @@ def test_killed_at_any_moment_and_resumed_it_chooses_the_same(
     drawings: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:
     whole = dial.adapt(*drawings, **settings | {"out": tmp_path / "whole"})
-    begun = settings["out"] / "trials" / "journal.log"
+    begun = settings["out"] / "trials" / "search.json"
     again = partial(start, drawings, settings)
     assert kill_again_and_again(again, begun=begun, kills=4, longest=3.5) >= 2
     assert told(dial.adapt(*drawings, **settings, resume=True)) == told(whole)
@@ -199,7 +199,7 @@ def test_asked_to_stop_it_says_how_to_go_on(
     process.send_signal(signal.SIGINT)
     _, shown = process.communicate(timeout=60)
     assert process.returncode == 130, shown
-    assert "go on with the same command and --resume" in shown
+    assert "resume with the same command and --resume" in shown
     assert "Traceback" not in shown
 
 
@@ -223,9 +223,9 @@ def test_target_labels_have_no_part_in_the_choice(
 def test_a_trial_that_falls_behind_is_stopped(
     drawings: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dial.selection.trials.is_behind", lambda value, others: len(others) >= 2)
+    monkeypatch.setattr("dial.selection.pruning.is_behind", lambda _, others: len(others) >= 2)
     with monkeypatch.context() as patch:
-        patch.setattr(validators, "right_of_source", lambda _: [])
+        patch.setattr(validators, "correct_on_source", lambda _: [])
         run = dial.adapt(*drawings, **settings)
     outcomes = sorted(row["outcome"] for row in run.result["trials"])
     assert outcomes == ["chosen", "finished", "stopped at epoch 2"]
@@ -238,8 +238,8 @@ def test_a_trial_that_falls_behind_is_stopped(
 def test_the_best_on_the_source_is_not_stopped(
     drawings: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dial.selection.trials.is_behind", lambda value, others: True)
-    monkeypatch.setattr(validators, "right_of_source", lambda _: [True, False])  # all are equal
+    monkeypatch.setattr("dial.selection.pruning.is_behind", lambda *_: True)
+    monkeypatch.setattr(validators, "correct_on_source", lambda _: [True, False])  # all are equal
     run = dial.adapt(*drawings, **settings)
     assert not any("stopped" in row["outcome"] for row in run.result["trials"])
 
@@ -253,15 +253,6 @@ def test_a_trial_that_diverges_is_left_out(
     assert run.result["trials"][1]["score"] is None
     with pytest.raises(DialError, match="a value of entropy with which training ends well"):
         dial.adapt(*drawings, **settings | {"lr": 1e30, "out": run.folder.parent / "none"})
-
-
-def test_clearly_behind() -> None:
-    assert not is_behind(-100.0, [])
-    assert not is_behind(-100.0, [1.0])
-    assert is_behind(0.8, [1.0, 1.01])
-    assert not is_behind(0.97, [1.0, 1.0])  # less than a twentieth
-    assert not is_behind(0.8, [1.0, 1.5])  # they differ as much themselves
-    assert is_behind(-3.0, [-1.0, -1.0, -2.0])
 
 
 def test_other_settings_can_be_tuned(drawings: tuple[Path, Path], settings: dict[str, Any]) -> None:
@@ -313,6 +304,53 @@ def test_interrupted_while_waiting_for_others(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dial.selection.trials.Trials.next", interrupt)
+    monkeypatch.setattr(grid, "run_grid", interrupt)
     with pytest.raises(engine.Interrupted):
         dial.adapt(*drawings, **settings)
+
+
+def test_a_search_of_the_former_version_is_resumed(
+    drawings: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    whole = dial.adapt(*drawings, **settings)
+    expected, trials = told(whole), whole.folder / "trials"
+    # As it was left then: a journal in place of records, and the validator's former name.
+    for path in [*trials.glob("entropy-*.json"), whole.folder / "result.json"]:
+        path.unlink()
+    (trials / "entropy-0.1" / "result.json").unlink()
+    (trials / "journal.log").write_text("{}\n")
+    search = json.loads((trials / "search.json").read_text())
+    assert search["search"]["validator"] == "information_maximization"
+    search["search"]["validator"] = "information_maximisation"
+    (trials / "search.json").write_text(json.dumps(search))
+    assert told(dial.adapt(*drawings, **settings, resume=True)) == expected
+    settings |= {"validator": "information_maximisation", "resume": True}
+    with pytest.warns(FutureWarning, match="is now called information_maximization"):
+        assert told(dial.adapt(*drawings, **settings)) == expected
+
+
+class Confidence(validators.Validator):
+    """A validator of one's own: the mean of the largest logits of the target."""
+
+    def score(self, outputs: Outputs) -> float:
+        return float(outputs.target.logits.max(1).mean())
+
+
+def test_an_object_can_be_the_validator(
+    drawings: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    run = dial.adapt(*drawings, **settings | {"epochs": 1}, validator=Confidence())
+    assert run.result["chosen"]["validator"] == "Confidence"
+    for row in run.result["trials"]:
+        logits = outputs.load(run.folder / "trials" / f"entropy-{row['entropy']:g}").target.logits
+        assert row["score"] == pytest.approx(logits.max(1).mean())
+
+
+def test_the_order_of_trials_follows_the_seed(tmp_path: Path) -> None:
+    def order(seed: int) -> list[float]:
+        search = tuning.Search("entropy", "source_accuracy", Settings(seed=seed))
+        return [trial.value for trial in search.trials(tmp_path)]
+
+    assert order(0) == order(0)
+    assert sorted(order(0)) == list(GRID)
+    assert len({tuple(order(seed)) for seed in range(10)}) > 1

@@ -1,30 +1,35 @@
-"""Networks to adapt, one builder a file: by the names that `--backbone` takes."""
+"""Networks to adapt, one a file: by the names that `--backbone` takes, or as objects."""
 
-import sys
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 from torch import nn
 
-from dial import registry
+from dial.backbones import _weights
 from dial.backbones.interface import Backbone, hidden_features
-from dial.errors import DialError
+from dial.errors import DialError, missing_extra
+from dial.registry import Registry
 
-__all__ = ["Backbone", "build", "create", "describe", "hidden_features"]
+__all__ = ["BACKBONES", "Backbone", "build", "create", "describe", "hidden_features"]
+
+BACKBONES = Registry("dial.backbones", Backbone)
+describe = BACKBONES.describe
+_OBJECT = "object:"  # marks the name of a network that was passed as an object
 
 
 def build(name: str, num_classes: int = 31, weights: str | Path = "auto") -> nn.Module:
-    """A network by the name that `--backbone` takes, before conversion.
+    """Returns a network by the name that `--backbone` takes, before conversion.
 
     Args:
         name: one of `describe()`, such as `efficientnet_lite0` or `timm:resnet18`.
-        num_classes: how many classes its classifier tells apart.
+        num_classes: the number of the classifier's outputs.
         weights: `auto` for the public weights, `none` for random ones, or a file.
 
     Raises:
-        DialError: an unknown name, or weights that cannot be had, read, or fitted.
+        DialError: an unknown name, or weights that are not available, cannot be read, or do not
+            fit.
 
     >>> build("digits_cnn", num_classes=10).classifier
     Linear(in_features=1152, out_features=10, bias=True)
@@ -33,68 +38,77 @@ def build(name: str, num_classes: int = 31, weights: str | Path = "auto") -> nn.
 
 
 def create(
-    name: str,
+    backbone: str | Backbone | nn.Module,
     *,
     num_classes: int = 31,
     weights: str | Path = "auto",
     align_logits: bool | None = None,
     frozen: Sequence[str] | None = None,
 ) -> Backbone:
-    """A backbone by its name: the network of `build`, and what training needs to know of it.
+    """Returns a backbone: a network, and what training needs to know about it.
 
     Args:
-        name: as for `build`.
-        num_classes: as for `build`.
-        weights: as for `build`.
-        align_logits: whether a DA-layer comes behind the classifier; the backbone's own default
-            for None.
-        frozen: the names of parts that are not learnt; the backbone's own for None.
+        backbone: a name, as for `build`; or a network of your own, which is copied.
+        num_classes: the number of the classifier's outputs.
+        weights: as for `build`; a network of your own keeps its weights, unless this is a file.
+        align_logits: whether a DA-layer follows the classifier; None is the backbone's default.
+        frozen: names of parts that are not trained; None is the backbone's default.
 
     Raises:
-        DialError: as `build` does, or unknown names in `frozen`.
+        DialError: as for `build`; a network with another number of outputs; or unknown names in
+            `frozen`.
 
     >>> create("digits_cnn", num_classes=10, align_logits=False).append_after
     ()
+    >>> create(nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), num_classes=5).name
+    'object:Sequential'
     """
     if num_classes < 1:
         raise DialError(
             wanted="a number of classes", got=repr(num_classes), fix="give 2 or more classes"
         )
-    entry, colon, variant = name.partition(":")
-    module = registry.load(_package(), entry)
-    family = hasattr(module, "create_variant")
-    if bool(variant) != family or bool(colon) != family:
-        raise DialError(
-            wanted=f"the name of a backbone, such as {_shown(module)}",
-            got=repr(name),
-            fix="put the network's name behind the colon" if family else f"leave out ':{variant}'",
-        )
-    backbone: Backbone = (
-        module.create_variant(variant, num_classes=num_classes, weights=weights)
-        if family
-        else module.create(num_classes=num_classes, weights=weights)
-    )
+    if isinstance(backbone, str):
+        entry = _by_name(backbone, num_classes=num_classes, weights=weights)
+    else:
+        entry = _of_object(backbone, num_classes=num_classes, weights=weights)
     if align_logits is not None:
-        rest = [layer for layer in backbone.append_after if layer != backbone.classifier]
-        added = [backbone.classifier] if align_logits else []
-        backbone = replace(backbone, append_after=(*rest, *added))
-    return backbone if frozen is None else replace(backbone, frozen=tuple(frozen))
+        others = [layer for layer in entry.append_after if layer != entry.classifier]
+        logits = [entry.classifier] if align_logits else []
+        entry = replace(entry, append_after=(*others, *logits))
+    return entry if frozen is None else replace(entry, frozen=tuple(frozen))
 
 
-def describe() -> dict[str, str]:
-    """Every backbone's name, as `--backbone` takes it, with one line about it.
+def _by_name(name: str, *, num_classes: int, weights: str | Path) -> Backbone:
+    if name.startswith(_OBJECT):
+        raise DialError(
+            wanted="a backbone that dial can build by its name",
+            got=f"{name!r}, a network that was passed as an object",
+            fix="pass the network: dial.runs.load(folder, backbone=network) for a finished run, "
+            "dial.adapt(..., backbone=network) to train",
+        )
+    try:
+        return BACKBONES.create(name, num_classes=num_classes, weights=weights)
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "backbones") from error
 
-    >>> [name for name in describe() if ":" in name]
-    ['timm:NAME', 'torchvision:NAME']
-    """
-    modules = [registry.load(_package(), name) for name in registry.names(_package())]
-    return {_shown(module): (module.__doc__ or "").partition("\n")[0] for module in modules}
 
-
-def _shown(module: ModuleType) -> str:
-    name = module.__name__.rpartition(".")[2]
-    return f"{name}:NAME" if hasattr(module, "create_variant") else name
-
-
-def _package() -> ModuleType:
-    return sys.modules[__name__]
+def _of_object(
+    backbone: Backbone | nn.Module, *, num_classes: int, weights: str | Path
+) -> Backbone:
+    """A copy, so that training leaves the user's network as it is."""
+    entry = Backbone.of(backbone) if isinstance(backbone, nn.Module) else backbone
+    BACKBONES.check(entry)
+    if entry.num_classes != num_classes:
+        raise DialError(
+            wanted=f"{num_classes} outputs, one for each class, of the classifier "
+            f"'{entry.classifier}' of {entry.name}",
+            got=str(entry.num_classes),
+            fix=f"put a layer with {num_classes} outputs in its place, or name another layer: "
+            "Backbone.of(network, classifier=...)",
+        )
+    name = _OBJECT + entry.name.removeprefix(_OBJECT)
+    entry = replace(entry, name=name, network=copy.deepcopy(entry.network))
+    if str(weights) in ("auto", "none"):
+        return entry
+    start = _weights.start(entry.network, weights, classifier=entry.classifier, public=None)
+    return replace(entry, **start)

@@ -1,9 +1,8 @@
 """Read a network's weights from a file, without running code, and fit them to the network."""
 
 import hashlib
-import pickle
 import re
-import zipfile
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from dial.errors import DialError
 State = dict[str, Tensor]
 _CHECKSUM = re.compile(r"-([0-9a-f]{8,64})\.[a-z]+$")
 _SHOWN = 5  # names of each kind in a message
-_UNREADABLE = (pickle.UnpicklingError, RuntimeError, EOFError, zipfile.BadZipFile, ValueError)
 
 
 def start(
@@ -28,7 +26,7 @@ def start(
     rename: Callable[[State], State] = dict,
     surplus: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Give a network the weights asked for; what this makes `pretrained` and `new` of a backbone.
+    """Load the weights asked for into a network.
 
     Args:
         network: with random weights.
@@ -36,10 +34,13 @@ def start(
         classifier: the name of the layer that may be of other classes than the file's.
         public: finds the file of the public weights; None where there are none.
         rename: from the names in public files to the network's.
-        surplus: how names of tensors begin that the network has no use for.
+        surplus: prefixes of tensors that the network has no use for.
+
+    Returns:
+        The fields `pretrained` and `new` of the backbone.
 
     Raises:
-        DialError: weights that cannot be had, read, or fitted.
+        DialError: the weights are not available, cannot be read, or do not fit.
     """
     if str(weights) == "auto":
         path = public() if public else None
@@ -55,10 +56,10 @@ def start(
 
 
 def _start_small(layer: nn.Module) -> None:
-    """A new classifier as in the paper: Gaussian of deviation 0.01, no bias to begin with.
+    """Initialize a new classifier as in the paper: Gaussian with deviation 0.01, bias 0.
 
-    Larger values (timm's are 0.18 for 31 classes) give logits and gradients on top of pretrained
-    features that fine-tuning does not survive.
+    With larger values (timm's are 0.18 for 31 classes) the logits and gradients on top of
+    pretrained features are so large that fine-tuning fails.
     """
     for name, parameter in layer.named_parameters():
         if name == "weight":
@@ -68,14 +69,14 @@ def _start_small(layer: nn.Module) -> None:
 
 
 def read(path: Path) -> State:
-    """The tensors of a `.pth`, `.pt` or `.safetensors` file, by name.
+    """Returns the tensors of a `.pth`, `.pt` or `.safetensors` file, by name.
 
-    Tensors nested under `state_dict` or `model` are found, and the prefix that data-parallel
-    training puts before every name is taken off.
+    Tensors may be nested under `state_dict` or `model`. The prefix `module.` of data-parallel
+    training is removed.
 
     Raises:
-        DialError: no such file, another suffix, a checksum in the file's name that is not the
-            file's, or contents other than tensors.
+        DialError: no such file, another suffix, a file that is not the one of the checksum in its
+            name, or contents other than tensors.
     """
     if not path.is_file() or path.suffix not in (".pth", ".pt", ".safetensors"):
         raise DialError(
@@ -83,19 +84,22 @@ def read(path: Path) -> State:
             got=f"{path}" + ("" if path.exists() else ", which does not exist"),
             fix="give such a file, 'auto' for the public weights, or 'none' for random ones",
         )
-    _check_sum(path)
     try:
+        _check_sum(path)
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
             return dict(load_file(path))
-        return _tensors(torch.load(path, map_location="cpu", weights_only=True), path)
-    except (*_UNREADABLE, _safetensors_error()) as error:
-        if isinstance(error, DialError):
-            raise
+        with warnings.catch_warnings():  # about pickle protocols that damaged files pretend to
+            warnings.simplefilter("ignore")
+            return _tensors(torch.load(path, map_location="cpu", weights_only=True), path)
+    except DialError:
+        raise
+    except Exception as error:  # torch raises whatever its reader trips over in a damaged file
+        lines = str(error).strip().splitlines()
         raise DialError(
             wanted=f"tensors, and nothing that has to be executed, in {path}",
-            got=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}",
+            got=f"{type(error).__name__}: {lines[0] if lines else 'a damaged file'}",
             fix="get the file again, or save the network's state_dict() alone",
         ) from error
 
@@ -108,46 +112,49 @@ def load(
     source: str,
     surplus: Collection[str] = (),
 ) -> bool:
-    """Copy tensors into a network; whether its classifier stayed new.
+    """Copy tensors into a network.
 
-    That is so where the stored one tells another number of classes apart. Tensors whose names
-    begin with one of `surplus` are passed over; counts of batches may be missing.
+    Tensors whose names begin with one of `surplus` are skipped. `num_batches_tracked` may be
+    missing.
+
+    Returns:
+        Whether the classifier stayed new because the stored one has another number of classes.
 
     Raises:
-        DialError: names that are missing, left over, or of another shape, all in one message.
+        DialError: tensors that are missing, left over, or of another shape, all in one message.
     """
-    own = network.state_dict()
-    given = {n: t for n, t in state.items() if not n.startswith(tuple(surplus) or "\0")}
-    new = _tells_other_classes(given, own, classifier)
+    wanted = network.state_dict()
+    stored = {n: t for n, t in state.items() if not n.startswith(tuple(surplus) or "\0")}
+    new = _has_other_classes(stored, wanted, classifier)
     if new:
-        own, given = (
+        wanted, stored = (
             {n: t for n, t in tensors.items() if not n.startswith(f"{classifier}.")}
-            for tensors in (own, given)
+            for tensors in (wanted, stored)
         )
-    missing = [n for n in own if n not in given and not n.endswith("num_batches_tracked")]
-    left = [n for n in given if n not in own]
+    missing = [n for n in wanted if n not in stored and not n.endswith("num_batches_tracked")]
+    left = [n for n in stored if n not in wanted]
     misshapen = [
-        f"{n} {tuple(given[n].shape)} for {tuple(own[n].shape)}"
-        for n in own
-        if n in given and own[n].shape != given[n].shape
+        f"{n} {tuple(stored[n].shape)} for {tuple(wanted[n].shape)}"
+        for n in wanted
+        if n in stored and wanted[n].shape != stored[n].shape
     ]
     kinds = {"missing": missing, "surplus": left, "misshapen": misshapen}
     problems = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds.items() if names]
     if problems:
         raise DialError(
-            wanted=f"in {source} the {len(own)} tensors of {type(network).__name__}",
+            wanted=f"in {source} the {len(wanted)} tensors of {type(network).__name__}",
             got="; ".join(problems),
-            fix="give the weights of this backbone, or name the backbone they are of",
+            fix="give the weights of this backbone, or name the backbone that they belong to",
         )
-    network.load_state_dict(given, strict=False)
+    network.load_state_dict(stored, strict=False)
     return new
 
 
 def fetch(url: str, *, backbone: str, name: str = "") -> Path:
-    """The file behind an address: from torch's cache, or downloaded into it.
+    """Returns the file of an address: from torch's cache, or downloaded into it.
 
     Raises:
-        DialError: no download; the message says which file to get, and where to put it.
+        DialError: the download failed; the message says which file to get and where to put it.
     """
     folder = Path(torch.hub.get_dir()) / "checkpoints"
     path = folder / (name or url.rpartition("/")[2])
@@ -172,12 +179,12 @@ def _check_sum(path: Path) -> None:
     if wanted is None:
         return
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if not found.startswith(wanted[1]):
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if not digest.startswith(wanted[1]):
         raise DialError(
             wanted=f"a SHA-256 that begins with {wanted[1]}, as the name of {path} says",
-            got=f"{found[: len(wanted[1])]}...: the file is damaged, or another one",
-            fix="get it again, or rename it without that part if its contents are meant",
+            got=f"{digest[: len(wanted[1])]}...: the file is damaged, or another one",
+            fix="get it again, or rename it without that part to use it as it is",
         )
 
 
@@ -196,22 +203,16 @@ def _tensors(content: Any, path: Path) -> State:
     return {str(name).removeprefix("module."): tensor for name, tensor in content.items()}
 
 
-def _tells_other_classes(
-    given: Mapping[str, Tensor], own: Mapping[str, Tensor], classifier: str
+def _has_other_classes(
+    stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor], classifier: str
 ) -> bool:
     weight = f"{classifier}.weight"
     return (
-        weight in given
-        and given[weight].shape[1:] == own[weight].shape[1:]
-        and len(given[weight]) != len(own[weight])
+        weight in stored
+        and stored[weight].shape[1:] == wanted[weight].shape[1:]
+        and len(stored[weight]) != len(wanted[weight])
     )
 
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-
-
-def _safetensors_error() -> type[Exception]:
-    from safetensors import SafetensorError
-
-    return SafetensorError

@@ -1,4 +1,4 @@
-"""AlexNet as the paper modifies it: DA-layers behind fc6, fc7 and the logits, and no dropout."""
+"""AlexNet as the paper modifies it: DA-layers after fc6, fc7 and the logits, and no dropout."""
 
 from pathlib import Path
 
@@ -6,8 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dial.backbones import _weights
-from dial.backbones._discovery import IMAGENET_MEAN, IMAGENET_STD
-from dial.backbones.interface import Backbone
+from dial.backbones.interface import IMAGENET_MEAN, IMAGENET_STD, Backbone
 
 URL = "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
 PUBLIC_CLASSES = 1000
@@ -27,9 +26,9 @@ _TORCHVISION_NAMES = {
 class AlexNet(nn.Module):
     """Five convolutions and three fully connected layers, `(N, 3, H, W)` to `(N, K)`.
 
-    With 1000 classes it is the public network, bias of the last layer included. For other
-    classes the last layer is the paper's new one: no bias (its DA-layer would take it away),
-    Gaussian of deviation 0.01.
+    With 1000 classes it is the public network, including the bias of the last layer. For other
+    classes the last layer is the paper's new one: no bias (its DA-layer would remove it),
+    Gaussian with deviation 0.01.
     """
 
     def __init__(self, num_classes: int = PUBLIC_CLASSES) -> None:
@@ -46,7 +45,7 @@ class AlexNet(nn.Module):
             nn.init.normal_(self.fc8.weight, std=0.01)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The logits of a batch of images."""
+        """Returns the logits of a batch of images."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 3, stride=2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 3, stride=2)
         x = F.relu(self.conv3(x))
@@ -59,9 +58,9 @@ class AlexNet(nn.Module):
 
 
 def create(*, num_classes: int, weights: str | Path) -> Backbone:
-    """The entry `alexnet`; nothing is frozen unless asked (AutoDIAL froze conv1 to conv5)."""
+    """Returns `alexnet`; nothing is frozen by default (AutoDIAL froze conv1 to conv5)."""
     network = AlexNet(num_classes)
-    started = _weights.start(
+    start = _weights.start(
         network,
         weights,
         classifier="fc8",
@@ -77,12 +76,12 @@ def create(*, num_classes: int, weights: str | Path) -> Backbone:
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
         append_after=FULLY_CONNECTED,
-        **started,
+        **start,
     )
 
 
 def _renamed(state: _weights.State) -> _weights.State:
-    """torchvision's names by position, as ours by layer."""
+    """From torchvision's names, by position, to ours, by layer."""
     split = {name: name.rpartition(".") for name in state}
     return {
         f"{_TORCHVISION_NAMES.get(layer, layer)}.{tensor}": state[name]

@@ -19,25 +19,25 @@ class DigitsCNN(nn.Module):
         self.classifier = nn.Linear(128 * 3 * 3, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The logits of a batch of images."""
+        """Returns the logits of a batch of images."""
         x = self.block3(self.block2(self.block1(x)))
         return self.classifier(x.flatten(1))  # type: ignore[no-any-return]
 
 
 def create(*, num_classes: int, weights: str | Path) -> Backbone:
-    """The entry `digits_cnn`; there are no public weights, `auto` means random ones."""
+    """Returns `digits_cnn`; there are no public weights, so `auto` means random ones."""
     network = DigitsCNN(num_classes)
-    started = _weights.start(network, weights, classifier="classifier", public=None)
+    start = _weights.start(network, weights, classifier="classifier", public=None)
     return Backbone(
         name="digits_cnn",
         network=network,
         classifier="classifier",
         image_size=28,
         crop_ratio=1.0,
-        mean=(0.0,),  # a digit's background is then what the convolutions' border is: nothing
+        mean=(0.0,),  # so a digit's background is 0, like the convolutions' padding
         std=(1.0,),
         append_after=("classifier",),
-        **started,
+        **start,
     )
 
 

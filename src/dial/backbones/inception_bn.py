@@ -1,4 +1,4 @@
-"""BN-Inception (Ioffe and Szegedy 2015): each of its 69 convolutions has a BatchNorm behind it."""
+"""BN-Inception (Ioffe and Szegedy 2015): a BatchNorm after each of its 69 convolutions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +13,15 @@ from dial.backbones.interface import Backbone
 
 URL = "http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth"
 FROZEN = ("conv1", "conv2", "inception_3a", "inception_3b", "inception_3c")
-# The public weights want BGR in 0..255 less these. Images come as RGB in 0..1.
+# The public weights expect BGR in 0..255 minus this. Images come as RGB in 0..1.
 _BGR_MEAN = (104, 117, 128)
 
 
 class Block(NamedTuple):
-    """The widths of an inception block's branches, which see the same input side by side.
+    """The widths of an inception block's parallel branches.
 
-    `1x1`; `1x1 -> 3x3`; `1x1 -> 3x3 -> 3x3`; `pool -> 1x1`. A block without the first halves the
-    image: its last convolutions and its pool have stride 2, and the pool is not projected.
+    `1x1`; `1x1 -> 3x3`; `1x1 -> 3x3 -> 3x3`; `pool -> 1x1`. A block without the first branch
+    halves the image: its last convolutions and its pool have stride 2, without a projection.
     """
 
     inputs: int
@@ -34,7 +34,7 @@ class Block(NamedTuple):
 
     @property
     def stride(self) -> int:
-        """By how much the image shrinks."""
+        """The factor by which the image shrinks."""
         return 1 if self.single else 2
 
 
@@ -56,9 +56,9 @@ _MAX_POOLED = ("inception_3c", "inception_4e", "inception_5b")
 class InceptionBN(nn.Module):
     """The network with the names of the public PyTorch port, `(N, 3, H, W)` to `(N, K)`.
 
-    `H` and `W` are multiples of 32. Each convolution has a bias, which its BatchNorm takes away
-    again, because the port has. The port's momentum of 0.9 is Caffe's share of the *old* value;
-    torch's of the same meaning is its default, 0.1.
+    `H` and `W` are multiples of 32. Each convolution has a bias because the port has, although
+    its BatchNorm removes it. The port's momentum of 0.9 is Caffe's weight of the *old* value; in
+    torch, the same is the default, 0.1.
     """
 
     def __init__(self, num_classes: int = 1000) -> None:
@@ -72,7 +72,7 @@ class InceptionBN(nn.Module):
         self.last_linear = nn.Linear(1024, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The logits of a batch of RGB images; the public weights are of BGR, hence the flip."""
+        """Returns the logits of a batch of RGB images; the public weights are for BGR: flip."""
         x = self._unit("conv1_7x7_s2", x.flip(1))
         x = F.max_pool2d(x, 3, stride=2, ceil_mode=True)
         x = self._unit("conv2_3x3", self._unit("conv2_3x3_reduce", x))
@@ -83,7 +83,7 @@ class InceptionBN(nn.Module):
         return self.last_linear(x)  # type: ignore[no-any-return]
 
     def inception(self, name: str, block: Block, x: Tensor) -> Tensor:
-        """One block: its branches' outputs, one after the other in the channels."""
+        """Returns the output of one block: its branches' outputs, concatenated."""
         outputs = [self._unit(f"{name}_1x1", x)] if block.single else []
         y = self._unit(f"{name}_3x3_reduce", x)
         outputs.append(self._unit(f"{name}_3x3", y))
@@ -121,9 +121,9 @@ def _branches(block: Block) -> Iterator[tuple[str, int, int, int, int]]:
 
 
 def create(*, num_classes: int, weights: str | Path) -> Backbone:
-    """The entry `inception_bn`; pretrained, its stem and first three blocks are frozen."""
+    """Returns `inception_bn`; its stem and first three blocks are frozen if pretrained."""
     network = InceptionBN(num_classes)
-    started = _weights.start(
+    start = _weights.start(
         network,
         weights,
         classifier="last_linear",
@@ -138,13 +138,13 @@ def create(*, num_classes: int, weights: str | Path) -> Backbone:
         image_size=224,
         mean=tuple(value / 255 for value in reversed(_BGR_MEAN)),
         std=(1 / 255,) * 3,
-        frozen=tuple(frozen) if started["pretrained"] else (),
-        **started,
+        frozen=tuple(frozen) if start["pretrained"] else (),
+        **start,
     )
 
 
 def _flattened(state: _weights.State) -> _weights.State:
-    """The public file keeps what BatchNorms learnt as rows, `(1, C)`."""
+    """The public file has the tensors of BatchNorms as rows, `(1, C)`."""
     return {
         name: tensor.squeeze(0) if "_bn." in name and tensor.dim() > 1 else tensor
         for name, tensor in state.items()

@@ -1,27 +1,32 @@
-"""What training needs to know of a backbone: one record around the network."""
+"""What training, prediction and export need to know about a network, in one record."""
 
+import difflib
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from dial.backbones._discovery import find_classifier, find_input
 from dial.errors import DialError
-from dial.layers.conversion import Appended, convert
-from dial.references import Reference
 
+if TYPE_CHECKING:
+    from dial.references import Reference
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+_CLASSIFIERS = (nn.Linear, nn.Conv2d)
 _WITH_BIAS = (nn.Linear, nn.modules.conv._ConvNd)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backbone:
-    """A network and what training, prediction and export have to know about it.
+    """A network and what training, prediction and export need to know about it.
 
-    Images reach the network as `(N, C, image_size, image_size)`, RGB (or one grey channel) in
-    [0, 1], less `mean` and divided by `std`. Names in `classifier`, `append_after`, `frozen` and
-    `new` are names of modules in the network; the last three hold for all that is inside them.
+    The network's input is `(N, C, image_size, image_size)`: RGB (or one gray channel) in [0, 1],
+    minus `mean`, divided by `std`. `classifier`, `append_after`, `frozen` and `new` hold names of
+    modules in the network; the last two apply to everything inside these modules.
 
     >>> backbone = Backbone.of(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(32, 5)))
     >>> backbone.classifier, backbone.num_features, backbone.num_classes
@@ -37,9 +42,9 @@ class Backbone:
     crop_ratio: float = 0.875
     """The side of the crop over the shorter side of the resized image, when evaluating."""
     append_after: tuple[str, ...] = ()
-    """Layers that `convert` puts a DA-layer behind."""
+    """Layers that `convert` appends a DA-layer to."""
     frozen: tuple[str, ...] = ()
-    """Parts that are not learnt; their DA-layers still take each domain's statistics."""
+    """Parts that are not trained; their DA-layers still take each domain's statistics."""
     new: tuple[str, ...] = ()
     """Parts that start from random values on top of pretrained ones."""
     pretrained: bool = False
@@ -52,7 +57,7 @@ class Backbone:
                     raise DialError(
                         wanted=f"names of parts of {self.name} in `{field}`",
                         got=repr(name),
-                        fix="take names of network.named_modules()",
+                        fix="take names from network.named_modules()",
                     )
         find_classifier(self.network, self.classifier)
 
@@ -60,11 +65,11 @@ class Backbone:
     def of(
         cls, network: nn.Module, *, name: str = "", classifier: str | None = None, **settings: Any
     ) -> "Backbone":
-        """The record of any network; what is not given is found in it.
+        """Returns the record of any network; what is not given is found in the network.
 
-        The classifier is the one timm names, or else the last linear layer (the last convolution
-        where there is no linear one). Size, mean and deviation are timm's, or else 224 pixels
-        and ImageNet's.
+        The classifier is the one that timm names, or else the last linear layer (the last
+        convolution where there is no linear layer). Image size, mean and deviation are timm's,
+        or else 224 pixels and ImageNet's.
 
         Raises:
             DialError: no classifier, or a name that the network does not have.
@@ -79,28 +84,30 @@ class Backbone:
 
     @property
     def num_features(self) -> int:
-        """How many features the classifier takes."""
+        """The number of the classifier's input features."""
         return self._classifier_weight().shape[1]
 
     @property
     def num_classes(self) -> int:
-        """How many classes it tells apart."""
+        """The number of the classifier's outputs."""
         return self._classifier_weight().shape[0]
 
     def convert(
         self,
-        reference: str | Reference = "normal",
+        reference: "str | Reference" = "normal",
         domains: Sequence[str] = ("source", "target"),
     ) -> nn.Module:
-        """`dial.convert` of the network, in place, with DA-layers behind `append_after` too."""
+        """Apply `dial.convert` to the network, in place, with a DA-layer after `append_after`."""
+        from dial.layers import convert  # a finished model runs without any DA-layer code
+
         return convert(self.network, reference, domains, append_after=self.append_after)
 
     @contextmanager
     def hidden_features(self) -> Iterator[list[Tensor]]:
         """Collect the last hidden features of each forward pass inside the `with`.
 
-        They are the input of the classifier, `(N, num_features)`, averaged over positions where
-        the classifier is a convolution. Works before and after `convert`, on joint batches too.
+        They are the classifier's input, `(N, num_features)`, averaged over positions where the
+        classifier is a convolution. Works before and after `convert`, on joint batches too.
 
         >>> import torch
         >>> backbone = Backbone.of(nn.Sequential(nn.Flatten(), nn.Linear(12, 5)))
@@ -109,8 +116,8 @@ class Backbone:
         >>> features[0].shape
         torch.Size([2, 12])
         """
-        with hidden_features(self.network, self.classifier) as found:
-            yield found
+        with hidden_features(self.network, self.classifier) as features:
+            yield features
 
     def freeze(self) -> None:
         """Switch off the gradients of the frozen parts."""
@@ -120,17 +127,17 @@ class Backbone:
     def parameter_groups(
         self, lr: float, *, weight_decay: float, new_rate: float = 10.0, bias_rate: float = 1.0
     ) -> list[dict[str, Any]]:
-        """The network's parameters in groups for an optimizer; also freezes what is to be frozen.
+        """Returns the network's parameters in groups for an optimizer; freezes the frozen parts.
 
-        To be called after `convert`, so that the layers it appended are in.
+        Call it after `convert`, so that the layers it appended are included.
 
         Args:
-            lr: the rate of fine-tuned layers.
+            lr: the learning rate of fine-tuned layers.
             weight_decay: of weights; biases and the affine parameters of norms and DA-layers
                 have none.
-            new_rate: factor on the rate of new layers.
-            bias_rate: factor on the rate of the biases of fine-tuned linear and convolutional
-                layers; 2 in the authors' Caffe code.
+            new_rate: factor on the learning rate of new layers.
+            bias_rate: factor on the learning rate of the biases of fine-tuned linear and
+                convolutional layers; 2 in the authors' Caffe code.
         """
         self.freeze()
         biases = self._biases()
@@ -150,23 +157,77 @@ class Backbone:
         return {layer.bias for layer in layers if isinstance(layer.bias, nn.Parameter)}
 
     def _classifier_weight(self) -> Tensor:
-        layer = self.network.get_submodule(self.classifier)
-        weight = (layer[0] if isinstance(layer, Appended) else layer).weight
-        assert isinstance(weight, Tensor)  # noqa: S101 - found by find_classifier
-        return weight
+        layer: Any = _inner(self.network.get_submodule(self.classifier))
+        return layer.weight  # type: ignore[no-any-return]
 
 
 @contextmanager
 def hidden_features(network: nn.Module, classifier: str) -> Iterator[list[Tensor]]:
-    """`Backbone.hidden_features` of any network, whose classifier has this name."""
-    found: list[Tensor] = []
+    """`Backbone.hidden_features` of any network whose classifier has this name."""
+    features: list[Tensor] = []
 
     def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         x = inputs[0]
-        found.append(x.flatten(2).mean(2) if x.dim() > 2 else x)  # noqa: PLR2004
+        features.append(x.flatten(2).mean(2) if x.dim() > 2 else x)  # noqa: PLR2004
 
     hook = network.get_submodule(classifier).register_forward_pre_hook(keep)
     try:
-        yield found
+        yield features
     finally:
         hook.remove()
+
+
+def find_classifier(network: nn.Module, name: str | None = None) -> str:
+    """Returns the name of the layer that computes the logits; a name that is given is checked.
+
+    Networks of timm name it. In others it is the last linear layer, or the last convolution where
+    there is no linear layer.
+
+    Raises:
+        DialError: there is no such layer, or a layer of another kind has that name.
+
+    >>> find_classifier(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)))
+    '2'
+    """
+    modules = dict(network.named_modules())
+    layers = {n: _inner(module) for n, module in modules.items() if n}
+    layers = {n: layer for n, layer in layers.items() if isinstance(layer, _CLASSIFIERS)}
+    if name is None:
+        name = _timm_configuration(network).get("classifier") or _last(layers)
+    if name in layers:
+        return str(name)
+    close = difflib.get_close_matches(str(name), layers, n=3) or list(layers)[-3:]
+    raise DialError(
+        wanted=f"one linear or convolutional layer of {type(network).__name__} as its classifier",
+        got=f"{name!r}" + (f", a {type(modules[name]).__name__}" if name in modules else ""),
+        fix="give its name as `classifier`" + (f", such as {', '.join(close)}" if close else ""),
+    )
+
+
+def find_input(network: nn.Module) -> dict[str, Any]:
+    """Returns image size, crop, mean and deviation: timm's for its networks, or ImageNet's."""
+    configuration = _timm_configuration(network)
+    return {
+        "image_size": int(configuration.get("input_size", (3, 224, 224))[-1]),
+        "mean": tuple(configuration.get("mean", IMAGENET_MEAN)),
+        "std": tuple(configuration.get("std", IMAGENET_STD)),
+        "crop_ratio": float(configuration.get("crop_pct", 0.875)),
+    }
+
+
+def _inner(module: nn.Module) -> nn.Module:
+    """The layer that `convert` appended a DA-layer to; any other module as it is."""
+    layers = sys.modules.get("dial.layers")  # without it, nothing was converted
+    return module[0] if layers and isinstance(module, layers.Appended) else module
+
+
+def _last(layers: dict[str, nn.Module]) -> str | None:
+    linear = [name for name, layer in layers.items() if isinstance(layer, nn.Linear)]
+    outside = [name for name in linear or layers if name.rpartition(".")[0] not in layers]
+    return outside[-1] if outside else None
+
+
+def _timm_configuration(network: nn.Module) -> dict[str, Any]:
+    """What timm says about a network of its own; empty for others."""
+    configuration = getattr(network, "pretrained_cfg", None)
+    return configuration if isinstance(configuration, dict) else {}

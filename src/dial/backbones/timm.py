@@ -5,20 +5,21 @@ from pathlib import Path
 from typing import Any
 
 from dial.backbones import _weights
-from dial.backbones._discovery import find_classifier
-from dial.backbones.interface import Backbone
+from dial.backbones.interface import Backbone, find_classifier
 from dial.errors import DialError
+from dial.torchvision_guard import prepare_torchvision
 
 _HUB = "https://huggingface.co/{repository}/resolve/main/{file}"
 
 
-def create_variant(variant: str, *, num_classes: int, weights: str | Path) -> Backbone:
-    """The entry `timm:NAME`; a name with a tag, `resnet18.tv_in1k`, chooses among public weights.
+def create(*, variant: str, num_classes: int, weights: str | Path) -> Backbone:
+    """Returns `timm:NAME`; a name with a tag, `resnet18.tv_in1k`, chooses among public weights.
 
     Raises:
         DialError: timm has no such network, or one without public weights.
     """
-    import timm  # slow, and not needed to know the name of this entry
+    prepare_torchvision()
+    import timm  # slow, and not needed to list the entries
 
     if not timm.is_model(variant):
         close = difflib.get_close_matches(variant, timm.list_models(), n=3)
@@ -39,15 +40,16 @@ def create_variant(variant: str, *, num_classes: int, weights: str | Path) -> Ba
             pretrained_cfg_overlay={"file": str(file)},
         )
         other = network.pretrained_cfg["num_classes"] != num_classes
-        started: dict[str, Any] = {"pretrained": True, "new": (classifier,) if other else ()}
+        start: dict[str, Any] = {"pretrained": True, "new": (classifier,) if other else ()}
     else:
-        started = _weights.start(network, weights, classifier=classifier, public=None)
-    return Backbone.of(network, name=f"timm:{variant}", classifier=classifier, **started)
+        start = _weights.start(network, weights, classifier=classifier, public=None)
+    return Backbone.of(network, name=f"timm:{variant}", classifier=classifier, **start)
 
 
-def _public_file(variant: str, known: dict[str, Any]) -> Path:
+def _public_file(variant: str, configuration: dict[str, Any]) -> Path:
     """A network's public weights: from the hub's cache, torch's, or downloaded into torch's."""
-    repository, name = known.get("hf_hub_id"), known.get("hf_hub_filename") or "model.safetensors"
+    repository = configuration.get("hf_hub_id")
+    name = configuration.get("hf_hub_filename") or "model.safetensors"
     if repository:
         from huggingface_hub import try_to_load_from_cache
 
@@ -55,10 +57,10 @@ def _public_file(variant: str, known: dict[str, Any]) -> Path:
         if isinstance(cached, str):
             return Path(cached)
         url = _HUB.format(repository=repository, file=name)
-        own = f"{repository.rpartition('/')[2]}{Path(name).suffix}"
-        return _weights.fetch(url, backbone=f"timm:{variant}", name=own)
-    if known.get("url"):
-        return _weights.fetch(known["url"], backbone=f"timm:{variant}")
+        file = f"{repository.rpartition('/')[2]}{Path(name).suffix}"
+        return _weights.fetch(url, backbone=f"timm:{variant}", name=file)
+    if configuration.get("url"):
+        return _weights.fetch(configuration["url"], backbone=f"timm:{variant}")
     raise DialError(
         wanted=f"public weights of timm:{variant}",
         got="none, timm knows of no file",

@@ -5,28 +5,29 @@ from pathlib import Path
 from typing import Any
 
 from dial.backbones import _weights
-from dial.backbones._discovery import find_classifier
-from dial.backbones.interface import Backbone
+from dial.backbones.interface import Backbone, find_classifier
 from dial.errors import DialError
+from dial.torchvision_guard import prepare_torchvision
 
-# Training with auxiliary classifiers gives several logits; these networks are built without.
+# Auxiliary classifiers return several logits in training; these networks are built without.
 _WITHOUT_AUXILIARIES = {"aux_logits": False, "init_weights": True}
 _OPTIONS: dict[str, dict[str, Any]]
 _OPTIONS = {"googlenet": _WITHOUT_AUXILIARIES, "inception_v3": _WITHOUT_AUXILIARIES}
 _AUXILIARIES = ("aux1.", "aux2.", "AuxLogits.")
 
 
-def create_variant(variant: str, *, num_classes: int, weights: str | Path) -> Backbone:
-    """The entry `torchvision:NAME`, with the weights that torchvision thinks best.
+def create(*, variant: str, num_classes: int, weights: str | Path) -> Backbone:
+    """Returns `torchvision:NAME`, with torchvision's default weights.
 
     Raises:
         DialError: torchvision has no such network.
     """
-    from torchvision import models  # slow, and not needed to know the name of this entry
+    prepare_torchvision()
+    from torchvision import models  # slow, and not needed to list the entries
 
-    known = models.list_models(module=models)
-    if variant not in known:
-        close = difflib.get_close_matches(variant, known, n=3)
+    names = models.list_models(module=models)
+    if variant not in names:
+        close = difflib.get_close_matches(variant, names, n=3)
         raise DialError(
             wanted="the name of a classification network of torchvision",
             got=repr(variant),
@@ -34,12 +35,12 @@ def create_variant(variant: str, *, num_classes: int, weights: str | Path) -> Ba
         )
     options = _OPTIONS.get(variant, {})
     if options and str(weights) != "none":
-        # Their weights are of another scale of input, which the network then sees to.
+        # Their weights expect another scale of input; the network converts it.
         options = options | {"transform_input": True}
     network = models.get_model(variant, num_classes=num_classes, **options)
     public = models.get_model_weights(variant).DEFAULT
     classifier = find_classifier(network)
-    started = _weights.start(
+    start = _weights.start(
         network,
         weights,
         classifier=classifier,
@@ -55,5 +56,5 @@ def create_variant(variant: str, *, num_classes: int, weights: str | Path) -> Ba
         crop_ratio=images.crop_size[0] / images.resize_size[0],
         mean=tuple(images.mean),
         std=tuple(images.std),
-        **started,
+        **start,
     )

@@ -1,18 +1,16 @@
-"""The cells of a grid: which there are, what each is run with, and which share a machine gets."""
+"""The cells of a benchmark's grid: what each is run with, and which of them a machine runs."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from dial.benchmarking.grids import Benchmark, Row, Task
+from dial.benchmarking.benchmarks import Benchmark, Row, Task
 from dial.errors import DialError
 from dial.training import run_folder
-from dial.training.settings import BEFORE, PRESETS, Settings, choose, preset_for
-
-PER_CELL = ("method", "options", "seed")
-"""Settings in which the cells of one grid differ."""
+from dial.training.settings import PRESETS, Settings, choose, preset_for
 
 
 @dataclass(frozen=True)
@@ -24,27 +22,20 @@ class Cell:
     seed: int
     folder: Path
     preset: str
-    given: Mapping[str, Any]
-    """Settings that were asked for in place of the preset's."""
+    overrides: Mapping[str, Any]  # settings in place of the preset's, the same for all cells
 
     @property
     def title(self) -> str:
-        """How it is called in a log."""
+        """Its name in logs."""
         return f"{self.task.name} {self.row.name} seed {self.seed}"
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has a result."""
-        return (self.folder / "result.json").exists()
 
     def options(self) -> dict[str, Any]:
         """What `dial.adapt` gets beside the domains, the folder and the preset."""
         usual = PRESETS[self.preset].options
-        inherited = {key: usual[key] for key in self.row.inherits if key in usual}
         return {
             "holdout": 0.0,  # the protocols of the tables train on the whole source
-            **self.given,
-            **inherited,
+            **self.overrides,
+            **{key: usual[key] for key in self.row.inherits if key in usual},
             **self.row.options,
             "method": self.row.method,
             "seed": self.seed,
@@ -63,17 +54,18 @@ def plan(
     rows: Sequence[Row],
     seeds: Sequence[int],
     preset: str | None,
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> list[Cell]:
-    """Every cell, seed by seed, so that a whole table of one seed is there first."""
-    chosen = {key: value for key, value in given.items() if value is not None}
-    preset = preset or preset_for(chosen.get("backbone"), default=benchmark.preset)
-    choose(preset, chosen)  # to hear of mistakes before anything runs
+    """Every cell, seed by seed, so that a whole table of one seed is there first.
+
+    Settings that are None are left to the preset; without `preset` it is the backbone's own.
+    """
+    overrides = {key: value for key, value in settings.items() if value is not None}
+    preset = preset or preset_for(overrides.get("backbone"), default=benchmark.preset)
+    choose(preset, overrides)  # raises if something is wrong, before anything runs
     return [
-        Cell(task, row, seed, out / "runs" / task.key / row.name / f"seed-{seed}", preset, chosen)
-        for seed in seeds
-        for task in tasks
-        for row in rows
+        Cell(task, row, seed, out / f"runs/{task.key}/{row.name}/seed-{seed}", preset, overrides)
+        for seed, task, row in product(seeds, tasks, rows)
     ]
 
 
@@ -88,11 +80,8 @@ def take_shard(cells: Sequence[Cell], shard: str | None) -> list[Cell]:
     match = re.fullmatch(r"(\d+)/(\d+)", shard)
     number, count = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= count:
-        raise DialError(
-            wanted="a shard i/n with i from 1 to n",
-            got=repr(shard),
-            fix="write 1/2 on one machine and 2/2 on the other",
-        )
+        fix = "write 1/2 on one machine and 2/2 on the other"
+        raise DialError(wanted="a shard i/n with i from 1 to n", got=repr(shard), fix=fix)
     return list(cells[number - 1 :: count])
 
 
@@ -104,47 +93,26 @@ def read_seeds(text: str) -> tuple[int, ...]:
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        raise DialError(
-            wanted="seeds like 0,1,2, whole numbers of 0 or more",
-            got=repr(text),
-            fix="write --seeds 0,1,2",
-        )
+        wanted = "seeds like 0,1,2, whole numbers of 0 or more"
+        raise DialError(wanted=wanted, got=repr(text), fix="write --seeds 0,1,2")
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def check_settings(cells: Sequence[Cell], out: Path, listed: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse to mix runs of different settings in one table.
-
-    Args:
-        cells: those to run.
-        out: the folder of the grid.
-        listed: results of cells that may have no run's folder there.
-
-    Raises:
-        DialError: names a cell that has results or a checkpoint, and what it was run with.
-    """
+def check_settings(cells: Sequence[Cell], out: Path, results: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse to mix runs of different settings in one table, those in `out` and of `results`."""
     if not cells:
         return
-    home, ours = out / "runs", {cell.folder: cell for cell in cells}
-    stored = {home / r["task"] / r["row"] / f"seed-{r['seed']}": r["settings"] for r in listed}
-    for path in home.glob("*/*/seed-*/config.json"):
-        if run_folder.came_to_something(path.parent):  # others begin anew
-            stored[path.parent] = run_folder.read_config(path).get("settings", {})
+    planned = {cell.folder: cell for cell in cells}
+    stored = {out / f"runs/{r['task']}/{r['row']}/seed-{r['seed']}": dict(r) for r in results}
+    for path in out.glob("runs/*/*/seed-*/config.json"):
+        if run_folder.holds_run(path.parent):  # others start anew
+            stored[path.parent] = run_folder.read_config(path)
     for folder, before in sorted(stored.items()):
-        known = _known(before)
-        changed = [
-            f"{key} was {known.get(key)!r}, is {value!r}"
-            for key, value in ours.get(folder, cells[0]).settings().stored().items()
-            if known.get(key) != value and (folder in ours or key not in PER_CELL)
-        ]
-        if changed:
-            raise DialError(
-                wanted=f"the settings that the cell in {folder} was run with",
-                got="; ".join(changed),
-                fix="give the same settings, or another --out",
-            )
-
-
-def _known(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored settings, with today's defaults for what did not exist when they were stored."""
-    return Settings().stored() | BEFORE | dict(stored)
+        now = {"settings": planned.get(folder, cells[0]).settings().stored()}
+        changes = run_folder.differences(before, now)
+        if folder not in planned:  # another row or seed
+            changes = {k: v for k, v in changes.items() if not k.startswith(("method", "seed"))}
+        if changes:
+            wanted = f"the settings that the cell in {folder} was run with"
+            fix = "give the same settings, or another --out"
+            raise DialError(wanted=wanted, got=run_folder.show_changes(changes), fix=fix)

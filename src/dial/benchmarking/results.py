@@ -1,4 +1,4 @@
-"""What the cells of a grid measured, gathered from their run folders, and the files made of it."""
+"""The results of a grid: collected from the run folders of its cells and from results.jsonl."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from dial import files
-from dial.benchmarking.grids import Benchmark, Row, Task
+from dial.benchmarking import record
+from dial.benchmarking.benchmarks import Benchmark, Row, Task
+from dial.deployment.runs import read_records
 from dial.errors import DialError
 from dial.training import run_folder
 
@@ -19,78 +21,61 @@ _KEYS = (
 
 
 def gather(out: Path, benchmark: Benchmark) -> list[Result]:
-    """The finished cells, in the order of the benchmark's tasks and rows and of the seeds.
-
-    They are read from their run folders. What only `results.jsonl` tells of, as in a copy of
-    published results, is taken from there.
-
-    Raises:
-        DialError: a damaged file, or results of another benchmark.
-    """
-    listed, found = read(out, benchmark), []
+    """The results of finished cells in the benchmark's order: from runs, else `results.jsonl`."""
+    lines, results = read(out, benchmark), []
     for task in benchmark.tasks:
         for row in benchmark.rows:
-            cells = {r["seed"]: r for r in listed if (r["task"], r["row"]) == (task.key, row.name)}
+            cells = {r["seed"]: r for r in lines if (r["task"], r["row"]) == (task.key, row.name)}
             for path in (out / "runs" / task.key / row.name).glob("seed-*/result.json"):
-                measured = _measured(path.parent, benchmark, task, row)
-                cells[measured["seed"]] = measured
-            found += [cells[seed] for seed in sorted(cells)]
-    return found
+                result = _read_run(path.parent, benchmark, task, row)
+                cells[result["seed"]] = result
+            results += [cells[seed] for seed in sorted(cells)]
+    return results
 
 
-def _measured(folder: Path, benchmark: Benchmark, task: Task, row: Row) -> Result:
-    """What the run of a cell came to."""
-    result, _ = run_folder.read_records(folder)
+def _read_run(folder: Path, benchmark: Benchmark, task: Task, row: Row) -> Result:
+    """The result of a cell from its run folder."""
+    run, _ = read_records(folder)
     config = run_folder.read_config(folder / "config.json")
     try:
+        config["settings"]  # raises for a damaged file
         cell = {"benchmark": benchmark.name, "task": task.key, "row": row.name}
-        told = {"accuracy": result["target_accuracy"], "settings": config["settings"]}
-        known = result | cell | told
-        return {key: known[key] for key in _KEYS}
+        values = {"accuracy": run["target_accuracy"], "settings": run_folder.requested(config)}
+        result = run | cell | values
+        return {key: result[key] for key in _KEYS}
     except (KeyError, TypeError) as error:
-        raise DialError(
-            wanted=f"a sound run in {folder}",
-            got=f"a damaged result.json or config.json ({type(error).__name__}: {error})",
-            fix="remove that folder, and run the benchmark again",
-        ) from error
+        wanted, fix = f"a sound run in {folder}", "remove that folder, and run the benchmark again"
+        name = "result.json or config.json"
+        raise record.damaged(wanted, error, fix=fix, name=name) from error
 
 
 def read(out: Path, benchmark: Benchmark) -> list[Result]:
-    """What `results.jsonl` holds.
-
-    Raises:
-        DialError: a damaged file, or results of another benchmark.
-    """
+    """What `results.jsonl` holds; raises for results of another benchmark."""
     path = out / "results.jsonl"
     if not path.exists():
         return []
     try:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        found: list[Result] = [line | {key: line[key] for key in _KEYS} for line in lines]
+        results: list[Result] = [line | {key: line[key] for key in _KEYS} for line in lines]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DialError(
-            wanted=f"the results of a benchmark in {path}",
-            got=f"a damaged file ({type(error).__name__}: {error})",
-            fix="put a sound copy in its place; removed, it is made again of the runs beside it",
-        ) from error
-    for result in found:
-        _check_owner(out, benchmark, result["benchmark"])
-    known = {(task.key, row.name) for task in benchmark.tasks for row in benchmark.rows}
-    strange = [r for r in found if (r["task"], r["row"]) not in known]
+        fix = "replace it by a sound copy; if removed, it is rebuilt from the runs beside it"
+        raise record.damaged(f"the results of a benchmark in {path}", error, fix=fix) from error
+    for result in results:
+        record.check_name(out, benchmark, result["benchmark"])
+    names = {f"{task.key} {row.name}" for task in benchmark.tasks for row in benchmark.rows}
+    present = dict.fromkeys(f"{result['task']} {result['row']}" for result in results)
+    strange = ", ".join(name for name in present if name not in names)
     if strange:
-        raise DialError(
-            wanted=f"tasks and rows of the benchmark {benchmark.name} in {path}",
-            got=", ".join(dict.fromkeys(f"{r['task']} {r['row']}" for r in strange)),
-            fix="name another --out",
-        )
-    return found
+        wanted = f"tasks and rows of the benchmark {benchmark.name} in {path}"
+        raise DialError(wanted=wanted, got=strange, fix="name another --out")
+    return results
 
 
 def publish(out: Path, benchmark: Benchmark, write: Callable[[list[Result]], None]) -> list[Result]:
-    """Gather, write `results.jsonl` and whatever `write` makes of the results.
+    """Gather the results, write `results.jsonl` and call `write`; returns the results.
 
     Other processes may finish cells of the same grid meanwhile and write the same files. Whoever
-    writes last looks again afterwards, so that what stays is never older than the last cell.
+    writes last gathers again afterwards, so that the files are never older than the last cell.
     """
     while True:
         results = gather(out, benchmark)
@@ -100,32 +85,3 @@ def publish(out: Path, benchmark: Benchmark, write: Callable[[list[Result]], Non
             write(results)
         if gather(out, benchmark) == results:
             return results
-
-
-def claim(out: Path, benchmark: Benchmark) -> None:
-    """Note whose folder it is, before the first result does."""
-    files.write_text(_owner(out), benchmark.name)
-
-
-def check_folder(out: Path, benchmark: Benchmark) -> None:
-    """Refuse a folder that holds another benchmark, or damaged results.
-
-    Raises:
-        DialError: says what it holds.
-    """
-    if _owner(out).exists():
-        _check_owner(out, benchmark, _owner(out).read_text())
-    read(out, benchmark)
-
-
-def _owner(out: Path) -> Path:
-    return out / "runs" / "benchmark.txt"
-
-
-def _check_owner(out: Path, benchmark: Benchmark, held: str) -> None:
-    if held != benchmark.name:
-        raise DialError(
-            wanted=f"a folder of the benchmark {benchmark.name}",
-            got=f"{out}, which holds {held}",
-            fix="name another --out",
-        )

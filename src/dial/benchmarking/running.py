@@ -1,36 +1,38 @@
-"""Run a benchmark's grid: what is missing, cell by cell, and the files after each."""
+"""Run what is missing of a benchmark's grid, cell by cell, and write its files after each."""
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dial import backbones, methods
-from dial.benchmarking import cells as planning
-from dial.benchmarking import grids, results
-from dial.benchmarking.cells import Cell
-from dial.benchmarking.progress import GridProgress
-from dial.benchmarking.publication import Publication
-from dial.benchmarking.tables import Table
-from dial.data.batch_size import parse_batch_size
+from dial import backbones
+from dial import methods as adaptation_methods
+from dial.benchmarking import benchmarks, record, rendering
+from dial.benchmarking.benchmarks import Benchmark
+from dial.benchmarking.cells import Cell, check_settings, plan, read_seeds, take_shard
+from dial.benchmarking.results import Result, gather, publish, read
+from dial.benchmarking.tables import Table, tabulate
+from dial.console import GridProgress
+from dial.data.batches import parse_batch_size
 from dial.data.datasets import open_domain
-from dial.data.domain import Domain, require_labels
+from dial.data.domain import as_source
 from dial.errors import DialError
 from dial.pipeline import adapt
+from dial.training import grid
 from dial.training.engine import Interrupted
-from dial.training.launch import Machine, launch
-from dial.training.locking import FileLock
+from dial.training.launch import Execution, launch
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a grid has come to: its table, the finished cells, and why others failed."""
+    """The table of a grid, the results of its finished cells, and why others failed."""
 
     table: Table
-    results: list[results.Result]
+    results: list[Result]
     failed: dict[str, str]
 
 
@@ -46,8 +48,8 @@ def bench(
     shard: str | None = None,
     tables_only: bool = False,
     quiet: bool = False,
-    machine: dict[str, Any] | None = None,
-    **given: Any,
+    execution: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> Outcome:
     """Run what is missing of a benchmark's grid in the folder `out`, and write its tables.
 
@@ -60,87 +62,85 @@ def bench(
         seeds: like `0,1,2`.
         preset: settings to start from; by default the benchmark's, or the backbone's own.
         shard: `i/n`, to run the i-th of n shares of the cells.
-        tables_only: run nothing, gather what is there.
+        tables_only: run nothing, and write the tables of the finished cells.
         quiet: show no progress.
-        machine: `device`, `workers`, `cache_dir`, ... of `dial.adapt`.
-        given: fields of `Settings` in place of the preset's.
+        execution: `device`, `workers`, `cache_dir`, ... of `dial.adapt`.
+        settings: fields of `Settings` in place of the preset's.
 
     Raises:
-        DialError: something wrong with what was asked for. A cell that fails does not raise.
-        Interrupted: somebody asked to stop; the same call goes on.
+        DialError: something wrong with the arguments. A cell that fails does not raise.
+        Interrupted: stopped by SIGTERM or Ctrl-C; the same call resumes.
     """
-    benchmark, folder = grids.get(name), Path(out)
-    chosen_tasks, rows = benchmark.choose_tasks(tasks), benchmark.choose_rows(methods)
-    results.check_folder(folder, benchmark)
-    failed: dict[str, str] = {}
+    benchmark, folder = benchmarks.get(name), Path(out)
+    columns, rows = benchmark.choose_tasks(tasks), benchmark.choose_rows(methods)
+    record.check(folder, benchmark)
     if tables_only:
-        if not results.gather(folder, benchmark):
-            raise DialError(
-                wanted=f"a folder with finished cells of the benchmark {name}",
-                got=f"{folder}, which has none",
-                fix="run it without --tables first, or check --out",
-            )
-        publication = Publication(folder, benchmark, rows=(), tasks=())
-    else:
-        publication = Publication(folder, benchmark, rows=rows, tasks=chosen_tasks)
-        planned = planning.plan(
-            benchmark,
-            out=folder,
-            tasks=chosen_tasks,
-            rows=rows,
-            seeds=planning.read_seeds(seeds),
-            preset=preset,
-            given=given,
-        )
-        share = planning.take_shard(planned, shard)
-        planning.check_settings(planned, folder, results.read(folder, benchmark))
-        where = (machine or {}) | {"data": data}
-        failed = _run(share, publication, quiet=quiet, machine=where)
-    found = results.publish(folder, benchmark, publication.write_all)
-    return Outcome(publication.table(found), found, failed)
+        if gather(folder, benchmark):
+            return _publish(folder, benchmark, partial(tabulate, benchmark), page=True)
+        wanted = f"a folder with finished cells of the benchmark {name}"
+        fix = "run it without --tables first, or check --out"
+        raise DialError(wanted=wanted, got=f"{folder}, which has none", fix=fix)
+    plan_all = partial(plan, benchmark, out=folder, tasks=columns, rows=rows)
+    cells = plan_all(seeds=read_seeds(seeds), preset=preset, settings=settings)
+    share = take_shard(cells, shard)
+    check_settings(cells, folder, read(folder, benchmark))
+    table_of = partial(tabulate, benchmark, rows=rows, tasks=columns)
+    publish = partial(_publish, folder, benchmark, table_of)
+    missing, failed = [cell for cell in share if not grid.has_result(cell)], dict[str, str]()
+    for cell in share:
+        if cell not in missing:
+            _drop_checkpoint(cell)
+    if missing:
+        more = (execution or {}) | {"data": data}
+        costs = _open(missing, more)
+        record.write(folder, benchmark, preset=cells[0].preset, settings=cells[0].overrides)
+        with GridProgress(costs, done=len(share) - len(missing), quiet=quiet) as progress:
+            failed = _run(missing, more, publish=partial(publish, page=False), progress=progress)
+    return replace(publish(page=True), failed=failed)
+
+
+def _publish(
+    out: Path, benchmark: Benchmark, table_of: Callable[[list[Result]], Table], *, page: bool
+) -> Outcome:
+    """Write the results and the tables, and with `page` also the page and the figure."""
+
+    def write(results: list[Result]) -> None:
+        command = record.command(out, benchmark, results)
+        rendering.write(out, table_of(results), results, command=command, with_page=page)
+
+    results = publish(out, benchmark, write)
+    return Outcome(table_of(results), results, {})
 
 
 def _run(
-    cells: Sequence[Cell],
-    publication: Publication,
-    *,
-    quiet: bool,
-    machine: dict[str, Any],
+    cells: list[Cell], more: dict[str, Any], *, publish: Callable[[], Any], progress: GridProgress
 ) -> dict[str, str]:
-    """Run the cells that have no result; why those failed that did."""
-    missing = [cell for cell in cells if not cell.finished]
-    for cell in cells:
-        if cell.finished:
-            _drop_checkpoint(cell)
-    if not missing:
-        return {}
-    domains = _open(missing, machine)
-    results.claim(publication.out, publication.benchmark)
-    failed: dict[str, str] = {}
-    costs = [_cost(cell, domains) for cell in missing]
-    with _terminable(), GridProgress(costs, done=len(cells) - len(missing), quiet=quiet) as bar:
-        for cell in missing:
-            with FileLock(cell.folder.with_suffix(".lock")).tried() as ours:
-                if not ours or cell.finished:
-                    told = "another process has finished it" if ours else "another process is at it"
-                    bar.skipped(cell.title, told)
-                    continue
-                bar.begin(cell.title)
-                started = time.perf_counter()
-                try:
-                    accuracy = _train(cell, machine)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the others can run
-                    failed[cell.title] = _reason(error)
-                    bar.failed(cell.title, failed[cell.title])
-                    continue
-                _drop_checkpoint(cell)
-            results.publish(publication.out, publication.benchmark, publication.write_tables)
-            bar.finished(cell.title, accuracy=accuracy, seconds=time.perf_counter() - started)
-    return failed
+    """Run the cells that no other process runs; returns why those failed that did."""
+
+    def run(cell: Cell) -> tuple[float, float]:
+        progress.begin(cell.title)
+        started = time.perf_counter()
+        accuracy = _train(cell, more)
+        _drop_checkpoint(cell)
+        return accuracy, time.perf_counter() - started
+
+    def report(outcome: grid.Outcome[Cell]) -> None:
+        title = outcome.cell.title
+        if outcome.status == "finished":
+            publish()
+            accuracy, seconds = outcome.value
+            progress.finished(title, accuracy=accuracy, seconds=seconds)
+        else:
+            show = progress.failed if outcome.status == "failed" else progress.skipped
+            show(title, outcome.reason)
+
+    with _terminable():
+        outcomes = grid.run_grid(cells, run, wait=False, keep_going=True, report=report)
+    return {o.cell.title: o.reason for o in outcomes if o.status == "failed"}
 
 
-def _train(cell: Cell, machine: dict[str, Any]) -> float:
-    """Run a cell from where it was left; its accuracy at the last epoch."""
+def _train(cell: Cell, more: dict[str, Any]) -> float:
+    """Run a cell, or resume it; returns its accuracy at the last epoch."""
     run = adapt(
         cell.task.source,
         cell.task.target,
@@ -150,16 +150,9 @@ def _train(cell: Cell, machine: dict[str, Any]) -> float:
         quiet=True,
         report=False,
         **cell.options(),
-        **machine,
+        **more,
     )
     return float(run.result["target_accuracy"])
-
-
-def _reason(error: Exception) -> str:
-    """Why a cell failed, in one line."""
-    if isinstance(error, DialError):
-        return str(error)
-    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
 def _drop_checkpoint(cell: Cell) -> None:
@@ -167,35 +160,26 @@ def _drop_checkpoint(cell: Cell) -> None:
     (cell.folder / "last.ckpt").unlink(missing_ok=True)
 
 
-def _open(cells: Sequence[Cell], machine: dict[str, Any]) -> dict[str, Domain]:
-    """All domains, to hear once and at the start of what every cell would fail from."""
-    given = Machine(**{key: value for key, value in machine.items() if value is not None})
-    launch(lambda _: None, machine=replace(given, devices=1))
+def _open(cells: Sequence[Cell], more: dict[str, Any]) -> list[float]:
+    """Open what the cells need, so that what would fail them all raises once and at the start.
+
+    Returns the cost of each cell in any unit of time, twice as high if it looks at the target too.
+    """
+    execution = {key: value for key, value in more.items() if value is not None and key != "data"}
+    launch(lambda _: None, execution=replace(Execution(**execution), devices=1))
     names = dict.fromkeys(name for cell in cells for name in (cell.task.source, cell.task.target))
-    domains = {name: open_domain(name, data=given.data) for name in names}
-    chosen = cells[0].settings()
-    classes = require_labels(domains[cells[0].task.source]).classes
-    backbones.create(chosen.backbone, num_classes=len(classes), weights=chosen.weights)
+    domains = {name: open_domain(name, data=more["data"]) for name in names}
+    settings = cells[0].settings()
+    classes = as_source(domains[cells[0].task.source]).labels.classes
+    backbones.create(settings.backbone, num_classes=len(classes), weights=settings.weights)
+    costs = []
     for cell in cells:
         source, target = (len(domains[d].images) for d in (cell.task.source, cell.task.target))
-        seen = target if _sees_target(cell) else 0
-        parse_batch_size(chosen.batch_size, source=source, target=seen)
-    return domains
-
-
-def _sees_target(cell: Cell) -> bool:
-    """Whether its steps look at the target's images."""
-    return methods.kind(cell.row.method).needs_target
-
-
-def _cost(cell: Cell, domains: dict[str, Domain]) -> float:
-    """How long it takes, in any unit: by its steps, or by the source's images.
-
-    A step that looks at the target too takes about twice as long.
-    """
-    chosen = cell.settings()
-    length = chosen.steps or chosen.epochs * len(domains[cell.task.source].images)
-    return float(length * (2 if _sees_target(cell) else 1))
+        sees_target = adaptation_methods.kind(cell.row.method).needs_target
+        parse_batch_size(settings.batch_size, source=source, target=target if sees_target else 0)
+        length = settings.steps or settings.epochs * source
+        costs.append(float(length * (2 if sees_target else 1)))
+    return costs
 
 
 @contextmanager
@@ -205,12 +189,7 @@ def _terminable() -> Iterator[None]:
     def stop(number: int, frame: Any) -> None:  # noqa: ARG001
         raise Interrupted
 
-    try:
-        former = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread, where signals do not arrive
+    with ExitStack() as stack:
+        with suppress(ValueError):  # not in the main thread, where signals do not arrive
+            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, stop))
         yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)

@@ -1,15 +1,19 @@
-"""Results of a benchmark in, a table out: mean and deviation over seeds, beside the paper's."""
+"""From results to a table: mean and deviation over seeds, beside the paper's figures."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
 
-from dial.benchmarking.grids import Benchmark, Row, Task
+from dial.benchmarking.benchmarks import Benchmark, Row, Task
 from dial.benchmarking.results import Result
 
 PARTIAL = "†"
-"""Stands behind a mean over fewer seeds than the table has."""
+"""Marks a mean over fewer seeds than the table has."""
+MISSING = "-"
+Cell = tuple[str, bool]
+"""What is printed, and whether in bold."""
 
 
 @dataclass(frozen=True)
@@ -17,18 +21,17 @@ class Value:
     """An accuracy in percent, by seed; the paper's figures have no seed and stand under 0."""
 
     scores: Mapping[int, float]
-    seeds: int = 1
-    """How many the table has."""
+    seeds: int = 1  # of the table
     best: bool = False
 
     @property
     def mean(self) -> float:
-        """Over its seeds."""
+        """Mean over its seeds."""
         return mean(self.scores.values())
 
     @property
     def deviation(self) -> float | None:
-        """The sample's over its seeds, where there are two or more."""
+        """Sample standard deviation over its seeds; None for one seed."""
         return stdev(self.scores.values()) if len(self.scores) > 1 else None
 
     @property
@@ -49,51 +52,56 @@ class Value:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table: one value a task, and their average; None where one is missing."""
+    """A line of a table: one value a task, and their average; None where one is missing."""
 
     network: str
     method: str
     entropy: bool
-    variant: str
     values: tuple[Value | None, ...]
-    ours: bool
-    """Whether it was measured here and is not the paper's."""
+    ours: bool  # measured here, and not the paper's
 
 
 @dataclass(frozen=True)
 class Table:
-    """Ours first, then a block of lines for each network of the paper."""
+    """Our lines first, then a block of lines for each network of the paper."""
 
     name: str
-    """The benchmark's."""
     title: str
-    columns: tuple[str, ...]
-    """The tasks, and the average."""
+    columns: tuple[str, ...]  # the tasks, and the average
     lines: tuple[Line, ...]
     with_entropy: bool
     seeds: tuple[int, ...]
 
+    @property
     def heads(self) -> list[str]:
         """The names of all columns."""
         return ["method", *(["entropy"] if self.with_entropy else []), *self.columns]
+
+    @property
+    def alignment(self) -> str:
+        """For each column l (left, text) or r (right, numbers)."""
+        return "l" * (len(self.heads) - len(self.columns)) + "r" * len(self.columns)
+
+    def cells(self, line: Line, *, with_deviation: bool = True) -> list[Cell]:
+        """The cells of a line, one for each of `heads`."""
+        entropy = ["yes" if line.entropy else "no"] if self.with_entropy else []
+        return [(name, False) for name in (line.method, *entropy)] + [
+            (value.text(with_deviation=with_deviation), value.best) if value else (MISSING, False)
+            for value in line.values
+        ]
 
     def blocks(self) -> list[list[Line]]:
         """The lines of each network."""
         networks = dict.fromkeys(line.network for line in self.lines)
         return [[line for line in self.lines if line.network == name] for name in networks]
 
-    def names(self, line: Line) -> list[str]:
-        """What stands before a line's values."""
-        return [line.method, *(["yes" if line.entropy else "no"] if self.with_entropy else [])]
-
     def over(self) -> str:
-        """What its figures are over."""
-        seeds = ",".join(map(str, self.seeds))
-        several = len(self.seeds) > 1
-        return f"mean and deviation over the seeds {seeds}" if several else f"seed {seeds}"
+        """The seeds that its figures are over."""
+        about = "mean and deviation over the seeds" if len(self.seeds) > 1 else "seed"
+        return f"{about} {','.join(map(str, self.seeds))}"
 
     def notes(self) -> list[str]:
-        """Sentences on means over fewer seeds and on cells that are missing, if there are any."""
+        """Sentences on means over fewer seeds and on missing cells, if there are any."""
         ours = [line.values for line in self.lines if line.ours]
         cells = [value for values in ours for value in values[:-1]]
         done, count = sum(len(v.scores) for v in cells if v), len(cells) * len(self.seeds)
@@ -113,44 +121,32 @@ def tabulate(
     rows: Sequence[Row] = (),
     tasks: Sequence[Task] = (),
 ) -> Table:
-    """The table of what there is, with a line for each of `rows` even if it is empty yet.
+    """The table of these results, with a line for each of `rows` even if it is still empty.
 
-    The average is over all tasks of the benchmark, of the seeds that all of them have. Without
-    the paper's figures to compare with, tasks that are neither in `tasks` nor in the results have
-    no column.
+    Without the paper's figures, only tasks that are in `tasks` or in the results have a column.
     """
-    shown = [
-        task
-        for task in benchmark.tasks
-        if benchmark.paper or task in tasks or any(r["task"] == task.key for r in results)
-    ]
+    keys = {task.key for task in tasks} | {result["task"] for result in results}
+    columns = [task for task in benchmark.tasks if benchmark.paper or task.key in keys]
     seeds = tuple(sorted({result["seed"] for result in results}))
-    network = _network(results)
+    scores: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for result in results:
+        scores[result["row"], result["task"]][result["seed"]] = 100 * result["accuracy"]
+    settings = results[0]["settings"] if results else {}
+    size = f", {settings['image_size']} px" if settings.get("image_size") else ""
+    network = f"{settings['backbone']}{size} (ours)" if results else "ours"
     lines = []
     for row in benchmark.rows:
-        own = [r for r in results if r["row"] == row.name]
-        if own or row in rows:
-            values = [_value(_scores(own, task), len(seeds)) for task in shown]
-            total = average(values) if len(shown) == len(benchmark.tasks) else None
-            lines.append(
-                Line(network, row.label, row.entropy, row.variant, (*values, total), ours=True)
-            )
-    for theirs in benchmark.paper:
-        printed = (*theirs.accuracies, theirs.average)
-        figures = tuple(None if figure is None else Value({0: figure}) for figure in printed)
-        name = f"{theirs.network} (paper)"
-        lines.append(Line(name, theirs.method, theirs.entropy, theirs.variant, figures, ours=False))
-    table = Table(
-        benchmark.name,
-        benchmark.title,
-        (*(task.name for task in shown), "average"),
-        tuple(lines),
-        benchmark.ablation,
-        seeds,
-    )
-    return replace(
-        table, lines=tuple(line for block in table.blocks() for line in _mark_best(block))
-    )
+        cells = [scores[row.name, task.key] for task in columns]
+        values = [Value(cell, len(seeds)) if cell else None for cell in cells]
+        if any(values) or row in rows:
+            values.append(average(values) if len(columns) == len(benchmark.tasks) else None)
+            lines.append(Line(network, row.label, row.entropy, tuple(values), ours=True))
+    for theirs, method, accuracies, total, entropy in benchmark.paper:
+        values = [None if x is None else Value({0: x}) for x in (*accuracies, total)]
+        lines.append(Line(f"{theirs} (paper)", method, entropy, tuple(values), ours=False))
+    names = (*(task.name for task in columns), "average")
+    table = Table(benchmark.name, benchmark.title, names, tuple(lines), benchmark.ablation, seeds)
+    return replace(table, lines=tuple(ln for block in table.blocks() for ln in _mark_best(block)))
 
 
 def average(values: Sequence[Value | None]) -> Value | None:
@@ -160,44 +156,21 @@ def average(values: Sequence[Value | None]) -> Value | None:
         return None
     seeds = [s for s in present[0].scores if all(s in value.scores for value in present)]
     scores = {seed: mean(value.scores[seed] for value in present) for seed in seeds}
-    return _value(scores, present[0].seeds)
-
-
-def _network(results: Sequence[Result]) -> str:
-    if not results:
-        return "ours"
-    chosen = results[0]["settings"]
-    size = chosen.get("image_size")
-    return f"{chosen['backbone']}, {size} px (ours)" if size else f"{chosen['backbone']} (ours)"
-
-
-def _scores(results: Sequence[Result], task: Task) -> dict[int, float]:
-    return {r["seed"]: 100 * r["accuracy"] for r in results if r["task"] == task.key}
-
-
-def _value(scores: Mapping[int, float], seeds: int) -> Value | None:
-    return Value(scores, seeds) if scores else None
+    return Value(scores, present[0].seeds) if scores else None
 
 
 def _mark_best(block: Sequence[Line]) -> list[Line]:
-    """The best of each column, all of them where several print the same.
+    """The lines of a network with the best of each column marked, all of them where they tie.
 
-    Only means over as many seeds as any in the column are compared.
+    Only means over as many seeds as any in the column are compared, as they are printed.
     """
-    columns = zip(*(line.values for line in block), strict=True)
-    tops = [_top([value for value in column if value]) for column in columns]
-    return [
-        replace(
-            line,
-            values=tuple(
-                value and replace(value, best=(len(value.scores), round(value.mean, 1)) == top)
-                for value, top in zip(line.values, tops, strict=True)
-            ),
-        )
-        for line in block
-    ]
 
+    def rank(value: Value | None) -> tuple[int, float]:
+        return (len(value.scores), round(value.mean, 1)) if value else (0, math.nan)
 
-def _top(values: Sequence[Value]) -> tuple[int, float]:
-    """The most seeds of any value, and the best mean over so many."""
-    return max(((len(v.scores), round(v.mean, 1)) for v in values), default=(0, math.nan))
+    columns = []
+    for column in zip(*(line.values for line in block), strict=True):
+        best = max(map(rank, column))
+        columns.append([value and replace(value, best=rank(value) == best) for value in column])
+    rows = zip(*columns, strict=True)
+    return [replace(line, values=row) for line, row in zip(block, rows, strict=True)]

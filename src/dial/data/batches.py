@@ -1,73 +1,121 @@
-"""Training batches of source and target: balanced, endless, and a pure function of their number."""
+"""Training batches of source and target: balanced, and each a pure function of its number."""
 
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from dial.data.batch_size import parse_batch_size
 from dial.data.domain import Labels
 from dial.data.pixels import Pixels, Rows
 from dial.data.transforms import Augmentation, Preprocessing, augment
 from dial.errors import DialError
 
-_SOURCE, _TARGET = 0, 1
 _SHUFFLE, _AUGMENT = 0, 1
+_MIN_PER_DOMAIN = 2  # one image has no variance
+
+
+class BatchSize(NamedTuple):
+    """The numbers of source and target images in the global batch, over all processes."""
+
+    source: int
+    target: int
+
+
+def parse_batch_size(text: str | int, *, source: int, target: int) -> BatchSize:
+    """Parse `32+16`, or one total that is shared in proportion to the domains' sizes.
+
+    Every domain gets at least two images, so that a batch has statistics. `source` and `target`
+    are the domains' sizes; without a target (0) the source gets its own number, or the total.
+
+    >>> parse_batch_size("32+16", source=2817, target=795)
+    BatchSize(source=32, target=16)
+    >>> parse_batch_size("256", source=2817, target=795)
+    BatchSize(source=200, target=56)
+    """
+    try:
+        numbers = [int(part) for part in str(text).split("+")]
+    except ValueError:
+        numbers = []
+    match numbers:
+        case [total] if not target and total >= _MIN_PER_DOMAIN:
+            return BatchSize(total, 0)
+        case [total] if target and total >= 2 * _MIN_PER_DOMAIN:
+            share = round(total * source / (source + target))
+            share = min(max(share, _MIN_PER_DOMAIN), total - _MIN_PER_DOMAIN)
+            return BatchSize(share, total - share)
+        case [first, second] if min(first, second) >= _MIN_PER_DOMAIN:
+            return BatchSize(first, second if target else 0)
+    raise DialError(
+        wanted="a batch size like 32+16 (source + target) or 48 (shared in proportion), "
+        f"with {_MIN_PER_DOMAIN} images or more of each domain",
+        got=repr(text),
+        fix="use --batch-size 32+16",
+    )
 
 
 class Batch(NamedTuple):
-    """Images (n, channels, size, size) of each domain; labels (n,) exist for the source only."""
+    """Images `(n, channels, size, size)` of each domain, and labels `(n,)` of the source only."""
 
     source: torch.Tensor
     labels: torch.Tensor
     target: torch.Tensor | None
 
 
+@dataclass
 class _Stream:
-    """A domain's images without end: a fresh shuffle for every pass, no image left out."""
+    """An endless sequence of a domain's images, with a fresh shuffle for every pass.
 
-    def __init__(self, pixels: Pixels, *, domain: int, seed: int) -> None:
-        self.pixels = pixels
-        self._domain, self._seed = domain, seed
-        self._shuffled = lru_cache(maxsize=2)(self._shuffle)  # as many as a sub-batch mostly spans
+    It is cut into sub-batches of `count` images, which the processes share evenly.
+    """
 
-    def rows(self, start: int, count: int) -> Rows:
-        """The rows of `count` images, from place `start` of the stream on."""
+    pixels: Pixels
+    preprocessing: Preprocessing
+    seed: tuple[int, int]
+    count: int
+    rank: int
+    world_size: int
+
+    def __post_init__(self) -> None:
+        self._shuffled = lru_cache(maxsize=2)(self._shuffle)  # a sub-batch rarely spans more
+
+    def images(self, number: int) -> tuple[torch.Tensor, Rows]:
+        """Returns this process's part of sub-batch `number`, augmented, and its rows."""
+        share = self.count // self.world_size
+        part = slice(self.rank * share, (self.rank + 1) * share)
+        # Drawn for the whole sub-batch, so that the number of processes changes nothing.
+        random = np.random.default_rng((*self.seed, _AUGMENT, number))
+        choices = Augmentation.draw(self.preprocessing, self.count, random=random).take(part)
+        rows = self._rows(number * self.count)[part]
+        return augment(self.pixels.read(rows), choices, preprocessing=self.preprocessing), rows
+
+    def _rows(self, start: int) -> Rows:
+        """Returns the rows of a sub-batch, from position `start` of the stream."""
         length = len(self.pixels)
-        passes = range(start // length, (start + count - 1) // length + 1)
+        passes = range(start // length, (start + self.count - 1) // length + 1)
         rows = np.concatenate([self._shuffled(number) for number in passes])
         offset = start - passes.start * length
-        return rows[offset : offset + count]
+        return rows[offset : offset + self.count]
 
     def _shuffle(self, number: int) -> Rows:
-        random = np.random.default_rng((self._seed, self._domain, _SHUFFLE, number))
+        random = np.random.default_rng((*self.seed, _SHUFFLE, number))
         return self.pixels.order[random.permutation(len(self.pixels))]
-
-    def images(
-        self, number: int, *, count: int, part: slice, preprocessing: Preprocessing
-    ) -> tuple[torch.Tensor, Rows]:
-        """This process's part of sub-batch `number`, augmented, and the rows it came from."""
-        # Drawn for the whole sub-batch, so that it is the same however many share it.
-        random = np.random.default_rng((self._seed, self._domain, _AUGMENT, number))
-        choices = Augmentation.draw(preprocessing, count, random=random).take(part)
-        rows = self.rows(number * count, count)[part]
-        return augment(self.pixels.read(rows), choices, preprocessing=preprocessing), rows
 
 
 class Batches:
-    """Iterating gives the rest of the current epoch, one pass over the source.
+    """Iterating yields the rest of the current epoch, one pass over the source.
 
-    An epoch has `len(source) // batch` full batches; the few images that do not fill another one
-    open the next epoch, so every batch has the same statistics and every image is used equally
-    often. A domain smaller than its sub-batch is gone through more than once in it.
+    An epoch has `len(source) // batch` full batches. The few images that do not fill another one
+    open the next epoch, so all batches have the same size and all images are used equally often.
+    A domain smaller than its sub-batch is repeated within it.
 
-    Batch `k` follows from the seed and `k` alone. So `workers`, threads that prepare batches
-    ahead, change nothing but the time; of `world_size` processes each gets its part of the same
-    global batch; and the position is two numbers. There is no argument for a target's labels.
+    Batch `k` depends on the seed and `k` alone. So `workers`, threads that prepare batches ahead,
+    change only the time, each of `world_size` processes gets its part of the same global batch,
+    and the position is two numbers. There is no argument for a target's labels.
     """
 
     def __init__(
@@ -83,51 +131,33 @@ class Batches:
         world_size: int = 1,
         workers: int = 0,
     ) -> None:
-        self._counts = len(source), len(target) if target is not None else 0
-        self.batch_size = parse_batch_size(
-            batch_size, source=self._counts[0], target=self._counts[1]
-        )
-        self.preprocessing, self.seed, self.workers = preprocessing, seed, workers
-        self.epoch = self.step = 0
-        self._rank, self._world_size = rank, world_size
-        self._check(len(labels.indices))
-        self._source = _Stream(source, domain=_SOURCE, seed=seed)
-        self._target = _Stream(target, domain=_TARGET, seed=seed) if target is not None else None
+        images = [len(source), len(target) if target is not None else 0]
+        sizes = parse_batch_size(batch_size, source=images[0], target=images[1])
+        counts = {"images": images[0], "labels": len(labels.indices)}
+        _check(sizes, **counts, seed=seed, rank=rank, world_size=world_size)
+        self.batch_size, self.workers, self.epoch, self.step = sizes, workers, 0, 0
+        self._identity = {"seed": seed, "batch_size": [*sizes], "images": images}
         self._labels = torch.from_numpy(labels.indices)
+        self._streams = [
+            _Stream(pixels, preprocessing, (seed, domain), count, rank, world_size)
+            for domain, (pixels, count) in enumerate(zip((source, target), sizes, strict=True))
+            if pixels is not None
+        ]
 
     def __len__(self) -> int:
-        return max(1, self._counts[0] // self.batch_size.source)
+        return max(1, len(self._labels) // self.batch_size.source)
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in self._ahead(range(self.step, len(self))):
-            self.step += 1  # counted before it is used: saved after its step, it is not repeated
+            self.step += 1  # before its use, so that a checkpoint after its step does not repeat it
             yield batch
         self.epoch, self.step = self.epoch + 1, 0
 
     def batch(self, epoch: int, step: int) -> Batch:
-        """This process's part of one batch."""
+        """Returns this process's part of one batch."""
         number = epoch * len(self) + step
-        sizes = self.batch_size
-        source, rows = self._source.images(
-            number,
-            count=sizes.source,
-            part=self._part(sizes.source),
-            preprocessing=self.preprocessing,
-        )
-        target = None
-        if self._target:
-            target, _ = self._target.images(
-                number,
-                count=sizes.target,
-                part=self._part(sizes.target),
-                preprocessing=self.preprocessing,
-            )
-        return Batch(source, self._labels[torch.from_numpy(rows)], target)
-
-    def _part(self, count: int) -> slice:
-        """This process's share of `count` images; shares differ by one at most."""
-        start, stop = (count * rank // self._world_size for rank in (self._rank, self._rank + 1))
-        return slice(start, stop)
+        (source, rows), *rest = (stream.images(number) for stream in self._streams)
+        return Batch(source, self._labels[torch.from_numpy(rows)], rest[0][0] if rest else None)
 
     def _ahead(self, steps: range) -> Iterator[Batch]:
         if not self.workers:
@@ -143,43 +173,41 @@ class Batches:
                 yield pending.popleft().result()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where we are, and what the batches depend on."""
-        return {"epoch": self.epoch, "step": self.step, **self._identity()}
+        """Returns the position, and what the batches depend on."""
+        return {"epoch": self.epoch, "step": self.step, **self._identity}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken, with the batches that would have followed there."""
-        expected = {name: state.get(name) for name in self._identity()}
-        if expected != self._identity():
+        """Continue at the position of `state`, with the batches that follow there."""
+        expected = {name: state.get(name) for name in self._identity}
+        if expected != self._identity:
             raise DialError(
                 wanted=f"the data and the batches that the run began with ({expected})",
-                got=str(self._identity()),
+                got=str(self._identity),
                 fix="resume with the same images, --batch-size and --seed, or start a new run",
             )
         self.epoch, self.step = state["epoch"], state["step"]
 
-    def _identity(self) -> dict[str, Any]:
-        size = self.batch_size
-        return {
-            "seed": self.seed,
-            "batch_size": [size.source, size.target],
-            "images": list(self._counts),
-        }
 
-    def _check(self, labels: int) -> None:
-        if labels != self._counts[0]:
-            raise DialError(
-                wanted=f"a label for each of the {self._counts[0]} source images",
-                got=f"{labels} labels",
-                fix="pass pixels and labels of one prepared domain",
-            )
-        if self.seed < 0:
-            raise DialError(
-                wanted="a seed of 0 or more", got=str(self.seed), fix="use --seed 0, 1, 2, ..."
-            )
-        smallest = min(size for size in vars(self.batch_size).values() if size)
-        if not 0 <= self._rank < self._world_size <= smallest:
-            raise DialError(
-                wanted="an image of each domain for every process",
-                got=f"process {self._rank} of {self._world_size}, sub-batches of {self.batch_size}",
-                fix="use larger batches or fewer processes",
-            )
+def _check(
+    sizes: BatchSize, *, images: int, labels: int, seed: int, rank: int, world_size: int
+) -> None:
+    if labels != images:
+        raise DialError(
+            wanted=f"a label for each of the {images} source images",
+            got=f"{labels} labels",
+            fix="pass pixels and labels of one prepared domain",
+        )
+    if seed < 0:
+        raise DialError(wanted="a seed of 0 or more", got=str(seed), fix="use --seed 0, 1, 2, ...")
+    if not 0 <= rank < world_size <= min(filter(None, sizes)):
+        raise DialError(
+            wanted="an image of each domain for every process",
+            got=f"process {rank} of {world_size}, sub-batches of {sizes}",
+            fix="use larger batches or fewer processes",
+        )
+    if sizes.source % world_size or sizes.target % world_size:
+        raise DialError(
+            wanted=f"sub-batches that {world_size} processes share evenly",
+            got=f"{sizes.source}+{sizes.target}",
+            fix="choose a --batch-size of multiples of the number of processes",
+        )

@@ -1,37 +1,39 @@
-"""Decode once: a domain's resized images in a memory-mapped file that later runs open at once."""
+"""Decode once: a domain's resized images in a memory-mapped file that later runs open."""
 
 import errno
 import hashlib
+import math
 import os
 import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from dial.data.decode import BadImage, read_image, strict_pillow
-from dial.data.folders import shown
-from dial.data.reading import read_all
+from dial.data.decode import BadImage, Bytes, read_image, strict_pillow
+from dial.data.domain import ImageFiles, Images
 from dial.errors import DialError
+from dial.files import printable
 
 _VERSION = b"dial-1"
 _PARTIAL = ".partial-"
 _ABANDONED_SECONDS = 24 * 3600
-Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What one pass over the files of a domain found: arrays with a row for every file.
+    """The result of one pass over a domain's images, with a row for every image.
 
-    `pixels` (N, side, side, channels) is None where no cache is kept; the rows of `bad` are zero.
+    `pixels` is `(N, side, side, channels)`, or None without a cache; `digests` are hashes of the
+    files, `sizes` widths and heights. Rows of `bad` images, which maps them to reasons, are zero.
     """
 
     pixels: Bytes | None
@@ -46,52 +48,73 @@ class Entry:
 
 
 def default_cache_dir() -> Path:
-    """`dial` in the user's cache folder, as the XDG rules have it."""
+    """Returns the folder `dial` in the user's cache folder, by the XDG rules."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dial"
 
 
 def survey(
-    paths: Sequence[Path], *, resize: int, channels: int = 3, doing: str, quiet: bool = False
+    images: Images,
+    *,
+    resize: int,
+    channels: int = 3,
+    title: str,
+    quiet: bool = False,
+    out: BinaryIO | None = None,
 ) -> Entry:
-    """Read every file once and keep only what was found, not the pixels."""
-    return _pass(paths, resize=resize, channels=channels, doing=doing, quiet=quiet, out=None)
+    """Read every image once. Returns all but the pixels, which are written to `out`."""
+    digests = np.zeros((len(images), 16), dtype=np.uint8)
+    sizes = np.zeros((len(images), 2), dtype=np.int32)
+    bad: dict[int, str] = {}
+    decoded = images.decode(resize=resize, channels=channels, title=title, quiet=quiet)
+    for row, image in enumerate(decoded):
+        if isinstance(image, BadImage):
+            bad[row] = image.reason
+            content = bytes(resize * resize * channels)
+        else:
+            digests[row] = np.frombuffer(image.digest, dtype=np.uint8)
+            sizes[row] = image.width, image.height
+            content = image.pixels.tobytes()
+        if out:
+            out.write(content)
+    return Entry(None, digests, sizes, bad)
 
 
-def cached(
-    paths: Sequence[Path],
+def read_cached(
+    images: ImageFiles,
     *,
     resize: int,
     channels: int = 3,
     cache_dir: Path | None = None,
-    doing: str = "decoding once",
+    title: str = "decoding once",
     quiet: bool = False,
 ) -> Entry:
-    """The entry for these files as they are now, opened if there is one, else built.
+    """Returns the cache entry of these files as they are now; builds it if there is none.
 
-    An entry is a folder that appears under its final name only when complete, by one rename; of
-    two processes that build the same one the first to finish keeps its own and both can go on.
+    An entry is a folder that appears under its final name only when complete, by one rename. If
+    two processes build the same entry, the first to finish wins and both can use it.
     """
-    folder = (cache_dir or default_cache_dir()) / _key(paths, resize=resize, channels=channels)
+    folder = (cache_dir or default_cache_dir()) / _key(images, resize=resize, channels=channels)
     entry = _open(folder)
-    if entry and not _mended(paths, entry, resize=resize):
+    if entry and not _repaired(images, entry, resize=resize):
         return entry
+    shape = len(images), resize, resize, channels
+    read = partial(survey, images, resize=resize, channels=channels, title=title, quiet=quiet)
     try:
-        return _build(folder, paths, resize=resize, channels=channels, doing=doing, quiet=quiet)
+        return _build(folder, shape, read)
     except OSError as error:
-        size = len(paths) * resize * resize * channels
         raise DialError(
-            wanted=f"a cache folder with room for {size / 1e6:.1f} MB of images",
-            got=f"{error.strerror or error} in {shown(folder.parent)}",
+            wanted=f"a cache folder with room for {math.prod(shape) / 1e6:.1f} MB of images",
+            got=f"{error.strerror or error} in {printable(folder.parent)}",
             fix="name another folder with --cache-dir (cache_dir=), or pass --no-cache "
             "(use_cache=False) to decode images each time they are used",
         ) from error
 
 
-def _key(paths: Sequence[Path], *, resize: int, channels: int) -> str:
-    """A hash of names, sizes, times and settings; a change of any asks for a rebuild."""
+def _key(images: ImageFiles, *, resize: int, channels: int) -> str:
+    """Returns a hash of names, sizes, times and settings; a change of any causes a rebuild."""
     digest = hashlib.blake2b(_VERSION, digest_size=16)
     digest.update(f"{resize} {channels}".encode())
-    for path in paths:
+    for path in images.paths:
         try:
             state = os.stat(path)
             times = f"{state.st_size} {state.st_mtime_ns}"
@@ -102,7 +125,7 @@ def _key(paths: Sequence[Path], *, resize: int, channels: int) -> str:
 
 
 def _open(folder: Path) -> Entry | None:
-    """An entry from disk; None if there is none or what is there cannot be used."""
+    """Returns an entry from disk; None if it is missing or damaged."""
     try:
         pixels = np.load(folder / "pixels.npy", mmap_mode="r")
         with open(folder / "index.npz", "rb") as file, np.load(file) as index:
@@ -114,73 +137,43 @@ def _open(folder: Path) -> Entry | None:
     return entry if len(pixels) == len(entry.digests) else None
 
 
-def _mended(paths: Sequence[Path], entry: Entry, *, resize: int) -> bool:
-    """Whether a file that was bad can be read by now; new permissions leave size and time alone."""
+def _repaired(images: ImageFiles, entry: Entry, *, resize: int) -> bool:
+    """Whether a bad file can be read by now; new permissions change neither size nor time."""
     with strict_pillow():
-        looks = (read_image(paths[row], resize=resize) for row in entry.bad)
-        return any(not isinstance(image, BadImage) for image in looks)
+        retries = (read_image(images.paths[row], resize=resize) for row in entry.bad)
+        return any(not isinstance(image, BadImage) for image in retries)
 
 
-def _build(
-    folder: Path, paths: Sequence[Path], *, resize: int, channels: int, doing: str, quiet: bool
-) -> Entry:
+def _build(folder: Path, shape: tuple[int, ...], read: Callable[..., Entry]) -> Entry:
     root = folder.parent
     root.mkdir(parents=True, exist_ok=True)
     _sweep(root)
-    shape = (len(paths), resize, resize, channels)
-    if shutil.disk_usage(root).free < np.prod(shape):  # told now, not after an hour of decoding
+    if shutil.disk_usage(root).free < math.prod(shape):  # now, not after an hour
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=root))
+    unfinished = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=root))
     try:
-        with open(partial / "pixels.npy", "wb") as out:
+        with open(unfinished / "pixels.npy", "wb") as out:
             header = {"descr": "|u1", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(out, header)
-            found = _pass(
-                paths, resize=resize, channels=channels, doing=doing, quiet=quiet, out=out
-            )
+            entry = read(out=out)
             _flush(out)
-        with open(partial / "index.npz", "wb") as out:
+        with open(unfinished / "index.npz", "wb") as out:
             np.savez(
                 out,
-                digests=found.digests,
-                sizes=found.sizes,
-                bad_rows=np.array(list(found.bad), dtype=np.int64),
-                bad_reasons=np.array(list(found.bad.values()), dtype=np.str_),
+                digests=entry.digests,
+                sizes=entry.sizes,
+                bad_rows=np.array(list(entry.bad), dtype=np.int64),
+                bad_reasons=np.array(list(entry.bad.values()), dtype=np.str_),
             )
             _flush(out)
-        # Mapped before it can be replaced by another process: a mapping outlives its file's name.
-        pixels = np.load(partial / "pixels.npy", mmap_mode="r")
-        shutil.rmtree(folder, ignore_errors=True)  # broken or out of date, or we were not here
-        with suppress(OSError):  # another process was quicker; its entry is as good as ours
-            partial.rename(folder)
-        return replace(found, pixels=pixels)
+        # Mapped before another process can replace it: a mapping outlives its file's name.
+        pixels = np.load(unfinished / "pixels.npy", mmap_mode="r")
+        shutil.rmtree(folder, ignore_errors=True)  # damaged or out of date
+        with suppress(OSError):  # another process was faster; its entry is as good
+            unfinished.rename(folder)
+        return replace(entry, pixels=pixels)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _pass(
-    paths: Sequence[Path],
-    *,
-    resize: int,
-    channels: int,
-    doing: str,
-    quiet: bool,
-    out: BinaryIO | None,
-) -> Entry:
-    digests = np.zeros((len(paths), 16), dtype=np.uint8)
-    sizes = np.zeros((len(paths), 2), dtype=np.int32)
-    bad: dict[int, str] = {}
-    blank = bytes(resize * resize * channels)
-    images = read_all(paths, resize=resize, channels=channels, doing=doing, quiet=quiet)
-    for row, image in enumerate(images):
-        if isinstance(image, BadImage):
-            bad[row] = image.reason
-        else:
-            digests[row] = np.frombuffer(image.digest, dtype=np.uint8)
-            sizes[row] = image.width, image.height
-        if out:
-            out.write(blank if isinstance(image, BadImage) else image.pixels.tobytes())
-    return Entry(None, digests, sizes, bad)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _flush(out: BinaryIO) -> None:
@@ -189,8 +182,8 @@ def _flush(out: BinaryIO) -> None:
 
 
 def _sweep(root: Path) -> None:
-    """Remove what builds that were killed have left behind."""
-    for partial in root.glob(_PARTIAL + "*"):
+    """Remove the remains of killed builds."""
+    for unfinished in root.glob(_PARTIAL + "*"):
         with suppress(OSError):
-            if time.time() - partial.stat().st_mtime > _ABANDONED_SECONDS:
-                shutil.rmtree(partial)
+            if time.time() - unfinished.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(unfinished)

@@ -1,21 +1,21 @@
-"""The report of `dial check` for reading: tables in a terminal, plain columns in a pipe."""
+"""The report of `dial check` as text: tables in a terminal, plain columns in a pipe."""
 
 import math
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dial.console import make_table
 from dial.data.check import CheckReport, DomainReport
-from dial.data.domain import listed
+from dial.data.domain import abbreviate
 
 _MOST_GROUPS = 5
 _MOST_SIZES = 3
 
 
 def print_check(report: CheckReport, *, console: Console | None = None) -> None:
-    """Print the counts per class, a summary of both domains, and what deserves a look."""
+    """Print a summary of both domains, the counts per class, and notes."""
     console = console or Console()
     console.print(_summary(report, console))
     if report.source.classes or report.target.classes:
@@ -31,10 +31,7 @@ def print_check(report: CheckReport, *, console: Console | None = None) -> None:
 
 
 def _summary(report: CheckReport, console: Console) -> Table:
-    table = _table(console, title="domains")
-    table.add_column("")
-    for role in ("source", "target"):
-        table.add_column(role, overflow="fold")
+    table = _table(console, "domains", "", "source", "target")
     domains = report.source, report.target
     rows = {
         "name": [domain.name for domain in domains],
@@ -52,26 +49,27 @@ def _summary(report: CheckReport, console: Console) -> Table:
 
 
 def _classes(report: CheckReport, console: Console) -> Table:
-    """Only classes with labels can be counted; a domain without any has dashes."""
+    """Images per class and domain; a domain without labels has dashes."""
     source, target = (domain.classes for domain in (report.source, report.target))
-    table = _table(console, title="images per class")
-    table.add_column("class", overflow="fold")
+    table = _table(console, "images per class", "class")
     table.add_column("source", justify="right")
     table.add_column("target", justify="right")
     for name in sorted({**(source or {}), **(target or {})}):
-        ours, theirs = _count(source, name), _count(target, name)
-        strange = source is not None and name not in source
-        shown = f"{name} (not in the source)" if strange else name
-        table.add_row(Text(shown), ours, theirs, style="red" if strange else "")
+        extra = source is not None and name not in source
+        text = f"{name} (not in the source)" if extra else name
+        counts = (_count(domain, name) for domain in (source, target))
+        table.add_row(Text(text), *counts, style="red" if extra else "")
     total = [_count(counts and {"": sum(counts.values())}, "") for counts in (source, target)]
     table.add_section()
     table.add_row("all", *total, style="bold")
     return table
 
 
-def _table(console: Console, *, title: str) -> Table:
-    edges = box.ROUNDED if console.is_terminal else None
-    return Table(title=title, title_justify="left", box=edges, title_style="bold")
+def _table(console: Console, title: str, *columns: str) -> Table:
+    table = make_table(console, title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def _count(counts: dict[str, int] | None, name: str) -> str:
@@ -80,7 +78,7 @@ def _count(counts: dict[str, int] | None, name: str) -> str:
 
 def _sizes(domain: DomainReport) -> str:
     if len(domain.sizes) <= _MOST_SIZES:
-        return listed([f"{size} ({count:,})" for size, count in domain.sizes.items()]) or "none"
+        return abbreviate([f"{size} ({count:,})" for size, count in domain.sizes.items()]) or "none"
     by_area = sorted(domain.sizes, key=lambda size: math.prod(map(int, size.split("x"))))
     return f"{by_area[0]} to {by_area[-1]}, {len(by_area):,} different"
 

@@ -1,35 +1,129 @@
-"""A domain before its images are read: where they are and, apart from that, their labels."""
+"""A domain before its images are read: its images and, beside them, their labels."""
 
+import hashlib
+import os
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
+from dial.console import track
+from dial.data.decode import BadImage, Bytes, GoodImage, digest, read_images
 from dial.errors import DialError
+from dial.files import printable
+
+_SIDE_OF_DIGITS = 32
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Images that lie on disk, in the order in which results about them are told."""
+    """Images on disk, in the order in which results list them."""
 
     paths: tuple[Path, ...]
+    like_digits: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return len(self.paths)
 
+    @property
+    def names(self) -> list[str]:
+        """What predictions and messages call each image: its path."""
+        return [printable(path) for path in self.paths]
+
+    @property
+    def identity(self) -> tuple[str | int, ...]:
+        """Equal for the same images: their number and, as they are sorted, the two ends."""
+        return len(self), os.path.realpath(self.paths[0]), os.path.realpath(self.paths[-1])
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the last two parts of all paths, so that the folder may move."""
+        return _hash("/".join(path.parts[-2:]) for path in self.paths)
+
+    def take(self, rows: Iterable[int]) -> "ImageFiles":
+        """Returns the images of these rows."""
+        return ImageFiles(tuple(self.paths[row] for row in rows))
+
+    def distinct(self) -> "ImageFiles":
+        """Returns each file once; a list may name one twice."""
+        return ImageFiles(tuple(dict.fromkeys(self.paths)))
+
+    def decode(
+        self, *, resize: int, channels: int, title: str, quiet: bool
+    ) -> Iterator[GoodImage | BadImage]:
+        """Yields every image, `(resize, resize, channels)`, in order; nothing is kept."""
+        return read_images(self.paths, resize=resize, channels=channels, title=title, quiet=quiet)
+
 
 @dataclass(frozen=True, eq=False)
 class ImageArray:
-    """Images that come with a package: `pixels` is (N, height, width, channels) uint8."""
+    """Images in memory: `pixels` is `(N, height, width, channels)` uint8, `name` the domain's."""
 
-    pixels: npt.NDArray[np.uint8]
+    pixels: Bytes
+    name: str
 
     def __len__(self) -> int:
         return len(self.pixels)
+
+    @property
+    def like_digits(self) -> bool:
+        """Whether the images are small and grey; the default network follows from it."""
+        *sides, channels = self.pixels.shape[1:]
+        return bool(channels == 1 and max(sides) <= _SIDE_OF_DIGITS)
+
+    @property
+    def names(self) -> list[str]:
+        """What predictions and messages call each image: the domain's name and the row."""
+        return [f"{self.name}/{row}" for row in range(len(self))]
+
+    @property
+    def identity(self) -> tuple[str | int, ...]:
+        """Equal for the same images."""
+        return (self.name,)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the name and the number of images."""
+        return _hash([self.name, str(len(self))])
+
+    def take(self, rows: Iterable[int]) -> "ImageArray":
+        """Returns the images of these rows."""
+        return ImageArray(self.pixels[np.fromiter(rows, dtype=np.int64)], self.name)
+
+    def distinct(self) -> "ImageArray":
+        """Returns the images as they are."""
+        return self
+
+    def resize(self, side: int, *, channels: int) -> Bytes:
+        """Returns the images as `(N, side, side, channels)`."""
+        if self.pixels.shape[1:] == (side, side, channels):
+            return self.pixels
+        mode = "L" if channels == 1 else "RGB"
+        images = [Image.fromarray(row.squeeze()).convert(mode) for row in self.pixels]
+        small = [np.asarray(i.resize((side, side), Image.Resampling.BILINEAR)) for i in images]
+        return np.stack(small).reshape(len(self), side, side, channels)
+
+    def decode(
+        self, *, resize: int, channels: int, title: str, quiet: bool
+    ) -> Iterator[GoodImage | BadImage]:
+        """Yields every image, `(resize, resize, channels)`, in order."""
+        _, height, width, _ = self.pixels.shape
+        pairs = zip(self.pixels, self.resize(resize, channels=channels), strict=True)
+        for row, small in track(pairs, total=len(self), title=title, quiet=quiet):
+            yield GoodImage(width, height, digest(row.tobytes()), small)
+
+
+Images = ImageFiles | ImageArray
+
+
+def _hash(names: Iterable[str]) -> str:
+    text = "\n".join(names).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -41,7 +135,7 @@ class Labels:
 
     @classmethod
     def from_names(cls, names: Sequence[str]) -> "Labels":
-        """Number the classes that occur in `names`; whole numbers sort by value, not by spelling.
+        """Number the classes that occur in `names`; whole numbers sort by value, not as text.
 
         >>> Labels.from_names(["10", "9", "10"]).classes
         ('9', '10')
@@ -56,50 +150,47 @@ class Labels:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many images each class has."""
-        counted = np.bincount(self.indices, minlength=len(self.classes))
-        return dict(zip(self.classes, counted.tolist(), strict=True))
+        """The number of images of each class."""
+        counts = np.bincount(self.indices, minlength=len(self.classes))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Labels":
-        """The labels of some of the images; the classes stay, also those without an image."""
+        """Returns the labels of these rows; a class stays even if it has no image left."""
         return Labels(self.classes, self.indices[rows])
 
     def onto(self, classes: Sequence[str]) -> "Labels":
-        """The same labels numbered as `classes` are; a class that is not among them is an error.
-
-        A part of `classes` is enough: a target may well have images of only some of them.
-        """
+        """Returns the same labels in the numbering of `classes`, which must have them all."""
         number = {name: i for i, name in enumerate(classes)}
         extra = [name for name in self.classes if name not in number]
         if extra:
             absent = [name for name in classes if name not in self.counts]
             raise DialError(
                 wanted=f"target classes that are among the source's {len(classes)}",
-                got=f"{len(extra)} that are not ({listed(extra)}), while the target has "
-                + (f"no images of {listed(absent)}" if absent else "all of the source's too"),
+                got=f"{len(extra)} that are not ({abbreviate(extra)}), while the target has "
+                + (f"no images of {abbreviate(absent)}" if absent else "all of the source's too"),
                 fix="rename or remove those folders of the target, or pass --unlabelled "
                 "(unlabelled=True) to use its images without scoring",
             )
-        mapped = np.array([number[name] for name in self.classes], dtype=np.int64)
-        return Labels(tuple(classes), mapped[self.indices])
+        numbers = np.array([number[name] for name in self.classes], dtype=np.int64)
+        return Labels(tuple(classes), numbers[self.indices])
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A set of images with a name. Labels, if any, stand beside the images, never in them."""
+    """A set of images with a name. Labels, if any, are kept beside the images, never in them."""
 
     name: str
-    images: ImageFiles | ImageArray
+    images: Images
     labels: Labels | None = None
     notes: tuple[str, ...] = ()
 
     def unlabelled(self) -> "Domain":
-        """The same images without labels."""
-        return replace(self, labels=None)
+        """Returns the same images without labels."""
+        return Domain(self.name, self.images, None, self.notes)
 
-    def only(self, classes: Mapping[str, str]) -> "Domain":
-        """The images of the classes that are keys of `classes`, each under its new name."""
-        if self.labels is None or not isinstance(self.images, ImageFiles):
+    def only(self, classes: Mapping[str, str]) -> "LabelledDomain":
+        """Returns the images of the classes that are keys of `classes`, renamed to its values."""
+        if self.labels is None:
             raise DialError(
                 wanted=f"class folders in {self.name}",
                 got="images without classes",
@@ -107,40 +198,45 @@ class Domain:
             )
         names = [self.labels.classes[i] for i in self.labels.indices]
         rows = [i for i, name in enumerate(names) if name in classes]
-        paths = tuple(self.images.paths[i] for i in rows)
         labels = Labels.from_names([classes[names[i]] for i in rows])
-        return replace(self, images=ImageFiles(paths), labels=labels)
+        return LabelledDomain(self.name, self.images.take(rows), labels, self.notes)
 
 
-def require_labels(source: Domain) -> Labels:
-    """The labels of a domain that is to be a source, which needs two classes or more."""
-    if source.labels is None:
+@dataclass(frozen=True)
+class LabelledDomain(Domain):
+    """A domain whose images all have labels, as a source needs."""
+
+    labels: Labels = field()  # without the default None of `Domain`
+
+
+def as_source(domain: Domain) -> LabelledDomain:
+    """Returns a domain as a source, which must have labels, of two classes or more."""
+    if domain.labels is None:
         raise DialError(
-            wanted=f"a source with labels in {source.name}: one folder of images for each class",
-            got="; ".join(["images without classes", *source.notes]),
-            fix="sort the images into class folders, or give a list file with `path label` lines",
+            wanted=f"a source with labels in {domain.name}: one folder of images for each class",
+            got="; ".join(["images without classes", *domain.notes]),
+            fix="sort the images into class folders, or pass a list file with `path label` lines",
         )
-    if len(source.labels.classes) < 2:  # noqa: PLR2004 - what a classifier tells apart
+    if len(domain.labels.classes) < 2:  # noqa: PLR2004 - the least that can be classified
         raise DialError(
-            wanted=f"two classes or more in the source {source.name}",
-            got=f"one, {source.labels.classes[0]!r}",
+            wanted=f"two classes or more in the source {domain.name}",
+            got=f"one, {domain.labels.classes[0]!r}",
             fix="point to the folder above it, which holds one folder for each class",
         )
-    return source.labels
+    return LabelledDomain(domain.name, domain.images, domain.labels, domain.notes)
 
 
-def scoring_labels(source: Domain, target: Domain) -> Labels | None:
-    """The target's labels in the source's numbering, for scoring only; None if it has none."""
-    classes = require_labels(source).classes
-    return target.labels.onto(classes) if target.labels else None
+def scoring_labels(source: LabelledDomain, target: Domain) -> Labels | None:
+    """Returns the target's labels in the source's numbering, for scoring; None if it has none."""
+    return target.labels.onto(source.labels.classes) if target.labels else None
 
 
-def listed(names: Iterable[Any], most: int = 12) -> str:
-    """Names in one line, the first of them if there are very many.
+def abbreviate(names: Iterable[Any], most: int = 12) -> str:
+    """Returns names in one line, and only the first of very many.
 
-    >>> listed("abcd", most=2)
+    >>> abbreviate("abcd", most=2)
     'a, b and 2 more'
     """
-    shown = [str(name) for name in names]
-    rest = len(shown) - most
-    return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+    words = [str(name) for name in names]
+    rest = len(words) - most
+    return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")

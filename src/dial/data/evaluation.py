@@ -1,31 +1,32 @@
 """Every image of a domain once, in order, without augmentation: for scoring and prediction."""
 
 import math
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
-from dial.data.decode import BadImage
-from dial.data.pixels import Bytes, Pixels
-from dial.data.reading import read_all
-from dial.data.transforms import Preprocessing, centre
+from dial.data.decode import BadImage, Bytes
+from dial.data.domain import Images
+from dial.data.transforms import Preprocessing, center
+
+if TYPE_CHECKING:  # prediction does without prepared pixels
+    from dial.data.pixels import Pixels
 
 
 class EvaluationBatches:
-    """All images of a domain; can be gone through again and again.
+    """All images of a domain; can be iterated again and again.
 
     They come in the order of their rows, for scoring, or `by_content`, for whatever becomes part
-    of a model (calibration): rows follow paths, which may tell labels. Of `world_size` processes
-    each gets a run of neighbours; `rows` tells which. `most` takes that many, the first ones; of
-    images `by_content` they are a fair sample.
+    of a model (calibration): rows follow paths, and paths may reveal labels. Each of `world_size`
+    processes gets a consecutive part, whose rows are in `rows`. `most` takes only the first ones,
+    which `by_content` are a fair sample.
     """
 
     def __init__(
         self,
-        pixels: Pixels,
+        pixels: "Pixels",
         *,
         preprocessing: Preprocessing,
         batch_size: int = 64,
@@ -45,40 +46,39 @@ class EvaluationBatches:
     def __iter__(self) -> Iterator[torch.Tensor]:
         for start in range(0, len(self.rows), self._batch_size):
             images = self._pixels.read(self.rows[start : start + self._batch_size])
-            yield centre(images, preprocessing=self._preprocessing)
+            yield center(images, preprocessing=self._preprocessing)
 
 
-class FileBatch(NamedTuple):
-    """Some of the files: `images` (n, channels, size, size) of `paths`, and those that are bad."""
+class NamedBatch(NamedTuple):
+    """Images `(n, channels, size, size)` with their `names`, and the reasons of `bad` ones."""
 
-    paths: list[Path]
+    names: list[str]
     images: torch.Tensor
-    bad: dict[Path, str]
+    bad: dict[str, str]
 
 
-def stream_files(
-    paths: Sequence[Path],
+def stream_images(
+    images: Images,
     *,
     preprocessing: Preprocessing,
     batch_size: int = 64,
-    doing: str = "reading images",
+    title: str = "reading images",
     quiet: bool = False,
-) -> Iterator[FileBatch]:
-    """Decode files once, on the fly, without a cache; bad ones are told, not raised."""
-    size, channels = preprocessing.resize, preprocessing.channels
-    images = read_all(paths, resize=size, channels=channels, doing=doing, quiet=quiet)
-    good: dict[Path, Bytes] = {}
-    bad: dict[Path, str] = {}
-    for seen, (path, image) in enumerate(zip(paths, images, strict=True), start=1):
+) -> Iterator[NamedBatch]:
+    """Decode each image once, on the fly, without a cache; bad files are reported, not raised."""
+    images, size, channels = images.distinct(), preprocessing.resize, preprocessing.channels
+    names = images.names
+    decoded = images.decode(resize=size, channels=channels, title=title, quiet=quiet)
+    good: list[str] = []
+    pixels: list[Bytes] = []
+    bad: dict[str, str] = {}
+    for row, image in enumerate(decoded):
         if isinstance(image, BadImage):
-            bad[path] = image.reason
+            bad[names[row]] = image.reason
         else:
-            good[path] = image.pixels
-        if len(good) == batch_size or seen == len(paths):
-            pixels = np.stack([*good.values()]) if good else _none(preprocessing)
-            yield FileBatch([*good], centre(pixels, preprocessing=preprocessing), bad)
-            good, bad = {}, {}
-
-
-def _none(preprocessing: Preprocessing) -> Bytes:
-    return np.zeros((0, *[preprocessing.resize] * 2, preprocessing.channels), dtype=np.uint8)
+            good.append(names[row])
+            pixels.append(image.pixels)
+        if len(good) == batch_size or row == len(names) - 1:
+            batch = np.stack(pixels) if pixels else np.zeros((0, size, size, channels), np.uint8)
+            yield NamedBatch(good, center(batch, preprocessing=preprocessing), bad)
+            good, pixels, bad = [], [], {}

@@ -1,32 +1,25 @@
-"""Domains from folders: class folders, Office-31's layouts, flat folders, single images."""
+"""Domains on disk: class folders, Office-31's layouts, flat folders and image lists."""
 
 import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from dial.data.domain import Domain, ImageFiles, Labels, listed
+from dial.data.decode import SUFFIXES, UNSUPPORTED_SUFFIXES
+from dial.data.domain import Domain, ImageFiles, Labels, abbreviate
 from dial.errors import DialError
+from dial.files import printable
 
-READ_SUFFIXES = (
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".dib", ".webp"),
-    *(".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm", ".pnm"),
-)
-# Photos for sure, but not in a format that we read: they are reported, not passed over.
-FOREIGN_SUFFIXES = (
-    *(".heic", ".heif", ".avif", ".jp2", ".jxl", ".svg", ".psd", ".ico"),
-    *(".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2"),
-)
 _LITTER = ("thumbs.db", "desktop.ini", "ehthumbs.db", "__macosx", "icon\r")
 
 
 def is_image_name(path: Path) -> bool:
-    """Whether a file's name promises an image, in a format that we read or in another."""
-    return path.suffix.lower() in READ_SUFFIXES + FOREIGN_SUFFIXES
+    """Whether a file's suffix is that of an image, in a format that is read here or another."""
+    return path.suffix.lower() in SUFFIXES + UNSUPPORTED_SUFFIXES
 
 
 def is_litter(name: str) -> bool:
-    """Whether a name is hidden or left behind by an operating system.
+    """Whether a file is hidden, or one that operating systems leave in folders.
 
     >>> [is_litter(name) for name in ("Thumbs.db", ".DS_Store", "__MACOSX", "cat.jpg")]
     [True, True, True, False]
@@ -35,52 +28,37 @@ def is_litter(name: str) -> bool:
 
 
 def read_folder(root: Path, *, name: str | None = None) -> Domain:
-    """The images below `root`; its folders are their classes, if every image lies in one.
+    """Returns the images below `root`; its folders are classes if every image lies in one.
 
-    A folder whose only content is a folder `images` (Office-31) stands for that folder. Images
-    directly in `root` make it a flat, unlabelled domain, whatever its folders are called.
+    A folder that holds only a folder `images` (Office-31) stands for that folder. Images directly
+    in `root` make it a flat, unlabelled domain, whatever its folders are called.
     """
-    name = name or shown(root)
+    name = name or printable(root)
     base = _base(root)
-    paths: list[Path] = []
+    files = sorted(_walk(base), key=lambda path: path.parts)
+    paths = tuple(filter(is_image_name, files))
+    other = Counter(file.suffix.lower() or "no suffix" for file in files if not is_image_name(file))
     notes: list[str] = []
-    other: Counter[str] = Counter()
-    for path in _walk(base):
-        if is_image_name(path):
-            paths.append(path)
-        else:
-            other[path.suffix.lower() or "no suffix"] += 1
     if not paths:
         raise DialError(
-            wanted=f"images in {shown(root)}",
-            got="none"
-            + (f", only other files ({_tally(other)})" if other else ", no files at all"),
+            wanted=f"images in {printable(root)}",
+            got=f"none, only other files ({_tally(other)})" if other else "none, no files at all",
             fix="point to a folder with .jpg, .png, .bmp, .webp, .tif or .gif files in or below it",
         )
-    paths.sort(key=lambda path: path.parts)
     if other:
-        notes.append(f"{other.total()} files are not images and were passed over: {_tally(other)}")
+        notes.append(f"{other.total()} files are not images and were ignored: {_tally(other)}")
     folders = [path.relative_to(base).parts[0] for path in paths if path.parent != base]
     loose = len(paths) - len(folders)
     if loose:
         if folders:
             notes.append(f"{loose} images lie outside the folders, so the folders are not classes")
-        return Domain(name, ImageFiles(tuple(paths)), None, tuple(notes))
-    empty = sorted({folder.name for folder in _folders(base)} - set(folders))
+        return Domain(name, ImageFiles(paths), None, tuple(notes))
+    content = (entry for entry in base.iterdir() if entry.is_dir() and not is_litter(entry.name))
+    empty = sorted({entry.name for entry in content} - set(folders))
     if empty:
-        notes.append(f"{len(empty)} folders hold no images: {listed(empty)}")
-    labels = Labels.from_names([display(folder) for folder in folders])
-    return Domain(name, ImageFiles(tuple(paths)), labels, tuple(notes))
-
-
-def display(text: str) -> str:
-    """A file name as text that can be printed, also where its bytes are not UTF-8."""
-    return os.fsencode(text).decode("utf-8", "replace")
-
-
-def shown(path: Path) -> str:
-    """A path as text that can be printed."""
-    return display(str(path))
+        notes.append(f"{len(empty)} folders hold no images: {abbreviate(empty)}")
+    labels = Labels.from_names([printable(folder) for folder in folders])
+    return Domain(name, ImageFiles(paths), labels, tuple(notes))
 
 
 def _base(root: Path) -> Path:
@@ -88,7 +66,7 @@ def _base(root: Path) -> Path:
         content = [entry for entry in root.iterdir() if not is_litter(entry.name)]
     except OSError as error:
         raise DialError(
-            wanted=f"a folder of images at {shown(root)}",
+            wanted=f"a folder of images at {printable(root)}",
             got=error.strerror or str(error),
             fix="check the spelling and the permissions",
         ) from error
@@ -97,15 +75,11 @@ def _base(root: Path) -> Path:
     return inner[0] if len(inner) == 1 and inner[0].name == "images" and not loose else root
 
 
-def _folders(base: Path) -> list[Path]:
-    return [entry for entry in base.iterdir() if entry.is_dir() and not is_litter(entry.name)]
-
-
 def _walk(base: Path) -> Iterator[Path]:
-    """Every file below `base` that is no litter; links are followed, but not round in circles."""
-    closed: list[OSError] = []
+    """Yields every file below `base` but litter; follows links, but not in circles."""
+    errors: list[OSError] = []
     above: dict[str, frozenset[str]] = {str(base): frozenset()}
-    for folder, folders, files in os.walk(base, followlinks=True, onerror=closed.append):
+    for folder, folders, files in os.walk(base, followlinks=True, onerror=errors.append):
         here = above.pop(folder) | {os.path.realpath(folder)}
         folders[:] = [
             child
@@ -114,14 +88,80 @@ def _walk(base: Path) -> Iterator[Path]:
         ]
         above.update({os.path.join(folder, child): here for child in folders})
         yield from (Path(folder, file) for file in files if not is_litter(file))
-    if closed:
-        folders = [f"{display(str(error.filename))} ({error.strerror})" for error in closed]
+    if errors:
+        folders = [f"{printable(str(error.filename))} ({error.strerror})" for error in errors]
         raise DialError(
-            wanted=f"folders that can be read in {shown(base)}",
-            got=f"{len(closed)} that cannot: {listed(folders)}",
-            fix="change their permissions or take them out",
+            wanted=f"folders that can be read in {printable(base)}",
+            got=f"{len(errors)} that cannot: {abbreviate(folders)}",
+            fix="change their permissions or remove them",
         )
 
 
 def _tally(other: Counter[str]) -> str:
-    return listed([f"{count} {suffix}" for suffix, count in sorted(other.items())])
+    return abbreviate([f"{count} {suffix}" for suffix, count in sorted(other.items())])
+
+
+def read_list(file: Path, *, data: Path | None = None) -> Domain:
+    """Returns the images that a text file lists, one a line: `path label`, or only `path`.
+
+    Paths are relative to `data` if given, else to the list's folder or the folder above it,
+    whichever holds the first image. Blank lines are skipped. A missing image is a bad file later.
+    """
+    lines = _lines(file)
+    roots = [data] if data else [file.parent, file.parent.parent]
+    root, labelled = _layout(lines[0][1], roots)
+    pairs = [_split(line) if labelled else (line, "") for _, line in lines]
+    for (number, line), (_, label) in zip(lines, pairs, strict=True):
+        if labelled and not label:
+            raise DialError(
+                wanted=f"a path and a label on every line of {printable(file)}, as on its first",
+                got=f"line {number}: {line!r}",
+                fix="give every image a label, or none",
+            )
+    images = ImageFiles(tuple(root / path for path, _ in pairs))
+    labels = Labels.from_names([label for _, label in pairs]) if labelled else None
+    return Domain(printable(file), images, labels)
+
+
+def _lines(file: Path) -> list[tuple[int, str]]:
+    """Returns the lines that are not blank, with their numbers."""
+    wanted = f"an image list in {printable(file)}: text with `path label` lines"
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DialError(
+            wanted=wanted,
+            got=str(error) if isinstance(error, OSError) else "a file that is not UTF-8 text",
+            fix="name a folder of images, an image, or a text file that lists images",
+        ) from error
+    numbered = enumerate(text.splitlines(), start=1)
+    lines = [(number, line.strip()) for number, line in numbered if line.strip()]
+    if not lines:
+        fix = "write the path of an image and its label on every line"
+        raise DialError(wanted=wanted, got="an empty file", fix=fix)
+    return lines
+
+
+def _layout(first: str, roots: list[Path]) -> tuple[Path, bool]:
+    """Returns the folder that the paths are relative to, and whether the lines have labels.
+
+    Names may contain spaces, so the file system decides: what exists is a path. If nothing does,
+    a line of several words has a label.
+    """
+    path, label = _split(first)
+    for root in roots:
+        if (root / first).exists():
+            return root, False
+        if label and (root / path).exists():
+            return root, True
+    return roots[0], bool(label)
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Returns path and label; the label is the last word, or all that follows the last tab.
+
+    >>> _split("my photos/mug 1.jpg coffee_mug"), _split("mug.jpg")
+    (('my photos/mug 1.jpg', 'coffee_mug'), ('mug.jpg', ''))
+    """
+    path, *label = line.rsplit("\t" if "\t" in line else None, maxsplit=1)
+    return path.strip(), label[0].strip() if label else ""

@@ -1,40 +1,44 @@
-"""Parts of the source: one that training does not see, to judge by afterwards, or a fair sample."""
+"""Parts of the source: a held-out split that training does not see, or a class-balanced sample."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
-from dial.data.domain import ImageArray, ImageFiles, Labels
+from dial.data.domain import Labels
 from dial.data.pixels import Rows, SomePixels
-from dial.data.prepare import PreparedDomain
+from dial.data.prepare import PreparedSource
 
-LEAST = 30
+MIN_HELD_OUT = 30
 """Images; fewer are not worth what training loses by them."""
-_HOLD_OUT = 2  # beside the numbers of the streams of batches, so that no two draw alike
+_HOLD_OUT = 2  # of the seed sequence, beside the numbers of `batches`: no two streams are alike
 
 
 def hold_out(
-    source: PreparedDomain, share: float, *, seed: int
-) -> tuple[PreparedDomain, PreparedDomain | None]:
-    """Split a labelled domain into what is trained on and what is judged by.
+    source: PreparedSource, share: float, *, seed: int
+) -> tuple[PreparedSource, PreparedSource | None]:
+    """Split a source. Returns the part to train on and the part to judge by.
 
-    Of each class `floor(share * count)` images are held out. Which ones, the seed and the images'
-    content decide, not their paths. Where that would be fewer than `LEAST` in all, none are.
+    Of each class `floor(share * count)` images are held out. The seed and the images' content
+    decide which ones, not their paths. If they would be fewer than `MIN_HELD_OUT`, none are.
     """
-    rows = _choose(source, share, seed)
-    if len(rows) < LEAST:
+    by_content = source.labels.indices[source.pixels.order]
+    parts = []
+    for label in range(len(source.labels.classes)):
+        members = source.pixels.order[by_content == label]
+        random = np.random.default_rng((seed, _HOLD_OUT, label))
+        parts.append(random.permutation(members)[: _share_of(len(members), share)])
+    rows = np.sort(np.concatenate(parts))
+    if len(rows) < MIN_HELD_OUT:
         return source, None
-    kept = np.setdiff1d(np.arange(len(source.pixels), dtype=np.int64), rows)
-    return _take(source, kept), _take(source, rows)
+    rest = np.setdiff1d(np.arange(len(source.pixels), dtype=np.int64), rows)
+    return _take(source, rest), _take(source, rows)
 
 
-def sample(source: PreparedDomain, most: int) -> PreparedDomain:
-    """At most so many images, of each class as many as of any other, as far as it has them.
+def sample(source: PreparedSource, most: int) -> PreparedSource:
+    """Returns at most `most` images, as evenly over the classes as their sizes allow.
 
-    Each class has one, also where that makes it more than `most`.
+    Each class keeps one image, even if that makes more than `most`.
     """
-    assert source.labels is not None  # noqa: S101 - a source has them
     order, by_content = source.pixels.order, source.labels.indices[source.pixels.order]
     most = max(most, len(source.labels.classes))
     if len(order) <= most:
@@ -48,31 +52,14 @@ def sample(source: PreparedDomain, most: int) -> PreparedDomain:
 
 
 def count(labels: Labels, share: float) -> int:
-    """How many images would be held out, if they were enough."""
-    return sum(_of(share, images) for images in labels.counts.values())
+    """Returns the number of images to hold out, before the check against `MIN_HELD_OUT`."""
+    return sum(_share_of(images, share) for images in labels.counts.values())
 
 
-def _of(share: float, images: int) -> int:
+def _share_of(images: int, share: float) -> int:
     return math.floor(share * images + 1e-9)  # 0.29 * 100 is a little less than 29
 
 
-def _choose(source: PreparedDomain, share: float, seed: int) -> Rows:
-    assert source.labels is not None  # noqa: S101 - a source has them
-    by_content = source.labels.indices[source.pixels.order]
-    chosen = []
-    for label in range(len(source.labels.classes)):
-        members = source.pixels.order[by_content == label]
-        random = np.random.default_rng((seed, _HOLD_OUT, label))
-        chosen.append(random.permutation(members)[: _of(share, len(members))])
-    return np.sort(np.concatenate(chosen))
-
-
-def _take(domain: PreparedDomain, rows: Rows) -> PreparedDomain:
-    assert domain.labels is not None  # noqa: S101 - a source has them
-    images = domain.images
-    if isinstance(images, ImageFiles):
-        some: ImageFiles | ImageArray = ImageFiles(tuple(images.paths[row] for row in rows))
-    else:
-        some = ImageArray(images.pixels[rows])
-    pixels = SomePixels(domain.pixels, rows)
-    return replace(domain, images=some, pixels=pixels, labels=domain.labels.take(rows))
+def _take(source: PreparedSource, rows: Rows) -> PreparedSource:
+    pixels = SomePixels(source.pixels, rows)
+    return PreparedSource(source.name, source.images.take(rows), pixels, source.labels.take(rows))

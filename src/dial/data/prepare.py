@@ -1,31 +1,39 @@
-"""Domains made ready: every image read and found good, decoded once, labels kept beside them."""
+"""Domains ready for training: every image read, bad files reported, pixels decoded once."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from rich.console import Console
 
-from dial.data.cache import cached, survey
-from dial.data.domain import Domain, ImageArray, ImageFiles, Labels, listed
-from dial.data.pixels import ArrayPixels, FilePixels, Pixels, array_digests, resize_array
-from dial.data.reading import bad_files_error, count_bad, list_bad
+from dial.data.cache import Entry, read_cached, survey
+from dial.data.decode import bad_files_error, count_bad, list_bad
+from dial.data.domain import Domain, ImageArray, Images, Labels, abbreviate
+from dial.data.pixels import ArrayPixels, FilePixels, Pixels, array_digests
 from dial.errors import DialError
 
 
 @dataclass(frozen=True)
 class PreparedDomain:
-    """A domain that can be trained on: give training `pixels`, and `labels` of the source only.
+    """A domain that can be trained on: training gets `pixels`, and `labels` of the source only.
 
-    `images` are the files (or the array) behind the rows of `pixels`, in the same order.
+    `images` are the files or the array that `pixels` come from, row by row.
     """
 
     name: str
-    images: ImageFiles | ImageArray
+    images: Images
     pixels: Pixels
     labels: Labels | None
+
+
+@dataclass(frozen=True)
+class PreparedSource(PreparedDomain):
+    """A prepared domain with labels: the source, or a part of it."""
+
+    labels: Labels = field()
 
 
 def prepare(
@@ -38,61 +46,67 @@ def prepare(
     use_cache: bool = True,
     quiet: bool = False,
 ) -> list[PreparedDomain]:
-    """Read all images of all domains; raise one `DialError` that names every bad file.
+    """Read all images of all domains.
 
-    With `skip_bad` they are left out instead, and a line on standard error says so.
+    A `DialError` names every bad file. With `skip_bad` they are left out instead, and a line on
+    standard error says so.
     """
     folder = Path(cache_dir) if cache_dir is not None else None
-    bad: dict[Path, str] = {}
+    read: Callable[..., Entry] = partial(read_cached, cache_dir=folder) if use_cache else survey
+    bad: dict[str, str] = {}
     prepared = []
     for domain in domains:
-        if isinstance(domain.images, ImageArray):
-            prepared.append(_embedded(domain, domain.images, resize=resize, channels=channels))
-            continue
-        paths = domain.images.paths
-        doing = f"reading {domain.name}"
-        if use_cache:
-            entry = cached(
-                paths, resize=resize, channels=channels, cache_dir=folder, doing=doing, quiet=quiet
-            )
-        else:
-            entry = survey(paths, resize=resize, channels=channels, doing=doing, quiet=quiet)
-        bad |= {paths[row]: reason for row, reason in entry.bad.items()}
-        rows = entry.good
-        kept = tuple(paths[row] for row in rows)
+        images, labels = domain.images, domain.labels
         pixels: Pixels
-        if entry.pixels is None:
-            digests = entry.digests[rows]
-            pixels = FilePixels(kept, digests=digests, resize=resize, channels=channels)
+        if isinstance(images, ImageArray):
+            array = images.resize(resize, channels=channels)
+            pixels = ArrayPixels(array, digests=array_digests(array))
         else:
-            pixels = ArrayPixels(entry.pixels, digests=entry.digests, rows=rows)
-        labels = domain.labels.take(rows) if domain.labels else None
-        prepared.append(PreparedDomain(domain.name, ImageFiles(kept), pixels, labels))
+            title = f"reading {domain.name}"
+            entry = read(images, resize=resize, channels=channels, title=title, quiet=quiet)
+            names, rows = images.names, entry.good
+            bad |= {names[row]: reason for row, reason in entry.bad.items()}
+            images, labels = images.take(rows), labels.take(rows) if labels else None
+            if entry.pixels is not None:
+                pixels = ArrayPixels(entry.pixels, digests=entry.digests, rows=rows)
+            else:
+                digests = entry.digests[rows]
+                pixels = FilePixels(images, digests=digests, resize=resize, channels=channels)
+        prepared.append(PreparedDomain(domain.name, images, pixels, labels))
     if bad:
-        _answer(bad, prepared, total=sum(len(d.images) for d in domains), skip=skip_bad)
+        _report_bad(bad, prepared, total=sum(len(d.images) for d in domains), skip=skip_bad)
     return prepared
 
 
-def require_every_class(source: PreparedDomain) -> None:
-    """Refuse a source that has no image of some class left."""
-    assert source.labels is not None  # noqa: S101 - a source has them
-    empty = [name for name, images in source.labels.counts.items() if not images]
-    if empty:
+def prepare_pair(
+    source: Domain, target: Domain, **settings: Any
+) -> tuple[PreparedSource, PreparedDomain]:
+    """Read all images of a source and a target, with the settings of `prepare`."""
+    first, second = prepare((source, target), **settings)
+    if len(second.pixels) == 1:
         raise DialError(
-            wanted=f"an image that can be read of every class of the source {source.name}",
-            got=f"none of {listed(empty)}",
-            fix="mend these images, or remove the class",
+            wanted="a target of 2 or more images",
+            got="1",
+            fix="add images; a domain is adapted to by the statistics of many",
         )
+    return require_every_class(first), second
 
 
-def _embedded(domain: Domain, images: ImageArray, *, resize: int, channels: int) -> PreparedDomain:
-    array = resize_array(images.pixels, resize=resize, channels=channels)
-    pixels = ArrayPixels(array, digests=array_digests(np.ascontiguousarray(array)))
-    return PreparedDomain(domain.name, images, pixels, domain.labels)
+def require_every_class(domain: PreparedDomain) -> PreparedSource:
+    """Returns a prepared domain as a source, which must have a good image of every class."""
+    labels = domain.labels
+    empty = [name for name, images in labels.counts.items() if not images] if labels else []
+    if labels is None or empty:
+        raise DialError(
+            wanted=f"an image that can be read of every class of the source {domain.name}",
+            got=f"none of {abbreviate(empty)}" if empty else "images without classes",
+            fix="repair these images, or remove the class",
+        )
+    return PreparedSource(domain.name, domain.images, domain.pixels, labels)
 
 
-def _answer(
-    bad: dict[Path, str], prepared: Sequence[PreparedDomain], *, total: int, skip: bool
+def _report_bad(
+    bad: dict[str, str], prepared: Sequence[PreparedDomain], *, total: int, skip: bool
 ) -> None:
     if not skip:
         raise bad_files_error(bad, total=total)
@@ -103,5 +117,5 @@ def _answer(
                 got=count_bad(bad),
                 fix=f"point to a folder of sound images; these are not:\n{list_bad(bad)}",
             )
-    told = f"dial: going on without {count_bad(bad)}\n{list_bad(bad)}"
-    Console(stderr=True).print(told, markup=False, highlight=False, soft_wrap=True)
+    text = f"dial: going on without {count_bad(bad)}\n{list_bad(bad)}"
+    Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,24 +1,27 @@
-"""Batches of cached pixels to what a network takes: crop, flip, scale, normalise."""
+"""From pixels to the input of a network: crop, flip, scale, normalize."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torchvision.transforms.v2 import functional as F
 
-from dial.data.pixels import Bytes
+from dial.data.decode import Bytes
 from dial.errors import DialError
+from dial.torchvision_guard import prepare_torchvision
+
+prepare_torchvision()
+from torchvision.transforms.v2 import functional as F  # noqa: E402 - only after the guard
 
 _HALF = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """How images become tensors; plain values, so that it can be saved beside a model.
+    """How images become tensors; plain values, so that it can be saved with a model.
 
-    Images are squeezed into `resize` x `resize` (once, in the cache) and cropped to `size`:
-    by default 256 for a crop of 224, and in that proportion for others.
+    Images are squeezed into `resize` x `resize` (once, in the cache) and cropped to `size`. The
+    default is 256 for a crop of 224, and the same ratio for other sizes.
     """
 
     size: int = 224
@@ -30,7 +33,7 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "resize", self.resize or round(self.size * 256 / 224))
-        for name in ("mean", "std"):  # they may come back from JSON as lists
+        for name in ("mean", "std"):  # JSON has lists
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not 1 <= self.size <= self.resize:
             raise DialError(
@@ -46,67 +49,80 @@ class Preprocessing:
             )
 
     @classmethod
+    def for_network(cls, network: Any, image_size: int | None) -> "Preprocessing":
+        """Returns that of a `Backbone`'s input; None is the network's own size."""
+        size, channels = image_size or network.image_size, len(network.mean)
+        return cls(
+            size=size,
+            resize=round(size / network.crop_ratio),
+            channels=channels,
+            mean=network.mean,
+            std=network.std,
+            flip=channels > 1,  # a flipped digit is no digit
+        )
+
+    @classmethod
     def for_digits(cls) -> "Preprocessing":
-        """The embedded digits: 28x28 grey in [0, 1], as they are (a flipped digit is no digit)."""
+        """Returns that of the embedded digits: 28x28 grey in [0, 1], no crop and no flip."""
         return cls(size=28, resize=28, channels=1, mean=(0.0,), std=(1.0,), flip=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON; `Preprocessing(**d)` gives the object back."""
+        """Returns the fields, for JSON; `Preprocessing(**fields)` is the same object."""
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Augmentation:
-    """The random choices for a batch of `n` images, one row for each image."""
+class Augmentation(NamedTuple):
+    """The random crops and flips of a batch, one row for each image."""
 
     top: np.ndarray[Any, np.dtype[np.int64]]
     left: np.ndarray[Any, np.dtype[np.int64]]
-    flip: np.ndarray[Any, np.dtype[np.bool_]] = field(repr=False)
+    flip: np.ndarray[Any, np.dtype[np.bool_]]
 
     @classmethod
     def draw(
         cls, preprocessing: Preprocessing, count: int, *, random: np.random.Generator
     ) -> "Augmentation":
-        """Choose a crop and a flip for each of `count` images."""
+        """Draw a crop and a flip for each of `count` images."""
         spare = preprocessing.resize - preprocessing.size
         top, left = random.integers(0, spare, size=(2, count), endpoint=True)
         return cls(top, left, (random.random(count) < _HALF) & preprocessing.flip)
 
     def take(self, part: slice) -> "Augmentation":
-        """The choices for some of the images."""
+        """Returns the crops and flips of some of the images."""
         return Augmentation(self.top[part], self.left[part], self.flip[part])
 
 
 def augment(
     images: Bytes, augmentation: Augmentation, *, preprocessing: Preprocessing
 ) -> torch.Tensor:
-    """(n, resize, resize, channels) uint8 to (n, channels, size, size) float, moved and flipped.
+    """Crop and flip: `(n, resize, resize, channels)` bytes to `(n, channels, size, size)`.
 
-    Every image has a crop and a flip of its own; v2's random transforms choose once for a batch.
+    Every image has its own crop and flip; v2's random transforms draw once for a batch.
     """
     size = preprocessing.size
     batch = torch.empty((len(images), size, size, images.shape[3]), dtype=torch.uint8)
     out = batch.permute(0, 3, 1, 2)
-    choices = zip(augmentation.top, augmentation.left, augmentation.flip, strict=True)
-    for row, image, (top, left, flip) in zip(out, _channels_first(images), choices, strict=True):
+    for row, image, top, left, flip in zip(
+        out, _channels_first(images), *augmentation, strict=True
+    ):
         crop = F.crop(image, int(top), int(left), size, size)
         row.copy_(F.horizontal_flip(crop) if flip else crop)
-    return _normalise(out, preprocessing)
+    return _normalize(out, preprocessing)
 
 
-def centre(images: Bytes, *, preprocessing: Preprocessing) -> torch.Tensor:
-    """(n, resize, resize, channels) uint8 to (n, channels, size, size) float, each one's middle."""
+def center(images: Bytes, *, preprocessing: Preprocessing) -> torch.Tensor:
+    """Crop the center: `(n, resize, resize, channels)` bytes to `(n, channels, size, size)`."""
     size = preprocessing.size
-    return _normalise(F.center_crop(_channels_first(images), [size, size]), preprocessing)
+    return _normalize(F.center_crop(_channels_first(images), [size, size]), preprocessing)
 
 
 def _channels_first(images: Bytes) -> torch.Tensor:
-    """A view in torch's order; the channels stay innermost in memory (`channels_last`)."""
+    """Returns a view in torch's order; memory stays `channels_last`."""
     return torch.from_numpy(np.require(images, requirements="W")).permute(0, 3, 1, 2)
 
 
-def _normalise(batch: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
-    """Scale to [0, 1], subtract the mean, divide by the deviation, channel by channel."""
+def _normalize(batch: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
+    """Scale to [0, 1], subtract the mean and divide by the deviation of each channel."""
     scaled = F.to_dtype(batch, torch.float32, scale=True)
     mean, std = list(preprocessing.mean), list(preprocessing.std)
     return F.normalize(scaled, mean, std, inplace=True)  # type: ignore[no-any-return]

@@ -1,5 +1,6 @@
-"""A finished network in the formats that others read: ONNX, torch.export, safetensors."""
+"""A finished network in formats that other software reads: ONNX, torch.export, safetensors."""
 
+import copy
 import io
 import json
 import tempfile
@@ -12,11 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dial import backbones, files
+from dial import files
 from dial.deployment import model as models
 from dial.deployment.prediction import predict
 from dial.deployment.runs import Run
-from dial.errors import DialError
+from dial.errors import DialError, missing_extra
 
 TOLERANCE = 1e-4
 _IMAGES = 32
@@ -32,11 +33,11 @@ class Exported(NamedTuple):
 
 
 class Format(NamedTuple):
-    """How a file is made of a network, and how it is read back to be compared."""
+    """How a network is written to a file, and how it is read back for the comparison."""
 
     about: str
     write: Callable[[nn.Module, Tensor, dict[str, Any], Path], None]
-    read: Callable[[Path, models.Model], Callable[[Tensor], Tensor]]
+    read: Callable[[Path, nn.Module], Callable[[Tensor], Tensor]]
 
 
 def export(
@@ -44,39 +45,40 @@ def export(
 ) -> Exported:
     """Write a run's network, read it back, and compare the two on real images.
 
-    The network is the backbone's own architecture, with nothing of this package in it; it takes
-    `(N, C, H, W)` images, `N` free, and gives logits. Classes and preprocessing stand in the
-    file's metadata. The file appears only if it passed the comparison.
+    The network has the backbone's own architecture and needs nothing of this package. It maps
+    images `(N, C, H, W)`, with any `N`, to logits `(N, K)`. The file's metadata holds classes and
+    preprocessing. The file is written only if it passes the comparison.
 
     Args:
         run: a finished run.
         file: its suffix decides the format.
-        images: what to compare on; images of the run's target, kept with the run, by default.
+        images: what to compare on; by default images of the target that are kept with the run.
         data: the folder that holds the known data sets.
 
     Raises:
-        DialError: an unknown suffix, outputs that differ by more than 1e-4, or a full disk.
+        DialError: an unknown suffix, outputs that differ by more than 1e-4, a package that is not
+            installed, or a full disk.
     """
-    chosen = FORMATS.get(file.suffix.lower())
-    if chosen is None:
-        known = ", ".join(f"{suffix} ({entry.about})" for suffix, entry in FORMATS.items())
+    form = FORMATS.get(file.suffix.lower())
+    if form is None:
+        suffixes = ", ".join(f"{suffix} ({entry.about})" for suffix, entry in FORMATS.items())
         raise DialError(
-            wanted=f"a file with one of the suffixes {known}",
+            wanted=f"a file with one of the suffixes {suffixes}",
             got=str(file),
             fix="name the file FILE.onnx, FILE.pt2 or FILE.safetensors",
         )
     model = run.model
     batch = _batch(run, images, data)
-    network = model.original()
+    network = model.network.cpu().eval()
     about = model.describe() | {"input": _INPUT, "output": _OUTPUT}
     with tempfile.TemporaryDirectory(prefix="dial-export-") as folder:
-        made = Path(folder, f"network{file.suffix.lower()}")
+        path = Path(folder, f"network{file.suffix.lower()}")
         with warnings.catch_warnings():  # of torch's exporters about themselves
             warnings.simplefilter("ignore")
-            chosen.write(network, batch[:2].clone(), about, made)
-            loaded = chosen.read(made, model)
-        difference = _compare(model.network, loaded, batch, file)
-        content = made.read_bytes()
+            form.write(network, batch[:2].clone(), about, path)
+            loaded = form.read(path, network)
+        difference = _compare(network, loaded, batch, file)
+        content = path.read_bytes()
     files.write(file, lambda out: out.write(content))
     return Exported(file, difference, len(batch))
 
@@ -85,8 +87,8 @@ def export(
 def _compare(
     network: nn.Module, loaded: Callable[[Tensor], Tensor], batch: Tensor, file: Path
 ) -> float:
-    """The largest difference of the logits, of all images together and of one alone."""
-    expected = network.cpu().eval()(batch)
+    """The largest difference of the logits, of all images in one batch and of one alone."""
+    expected = network(batch)
     parts = [loaded(batch) - expected, loaded(batch[:1]) - expected[:1]]
     difference = max(float(part.abs().max()) for part in parts)
     if not difference <= TOLERANCE:
@@ -99,24 +101,30 @@ def _compare(
 
 
 def _batch(run: Run, images: list[str] | None, data: Path | None) -> Tensor:
-    """Real images as the network takes them."""
+    """Real images as the network's input."""
     if images is None:
         return run.samples()
     predictions = predict(run, images, data=data)
     batches = (part for domain in predictions.domains for part in predictions.images(domain))
-    found = [batch for names, batch in islice(batches, 4) if names]
-    if not found:
+    readable = [batch for names, batch in islice(batches, 4) if names]
+    if not readable:
         raise DialError(
             wanted="images to compare the exported network on",
             got="none that can be read",
             fix="name a folder of images, or leave out --images",
         )
-    return torch.cat(found)[:_IMAGES]
+    return torch.cat(readable)[:_IMAGES]
 
 
 def _write_onnx(network: nn.Module, example: Tensor, about: dict[str, Any], path: Path) -> None:
+    try:  # what torch's exporter needs, and what reads the file back
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise missing_extra(error, "export") from error
     batch = torch.export.Dim("batch", min=1)
-    program = torch.onnx.export(
+    program: Any = torch.onnx.export(
         network,
         (example,),
         dynamo=True,
@@ -125,7 +133,6 @@ def _write_onnx(network: nn.Module, example: Tensor, about: dict[str, Any], path
         dynamic_shapes=({0: batch},),
         verbose=False,
     )
-    assert program is not None  # noqa: S101 - with dynamo it is one
     program.model.metadata_props.update(
         {
             key: value if isinstance(value, str) else json.dumps(value)
@@ -135,7 +142,7 @@ def _write_onnx(network: nn.Module, example: Tensor, about: dict[str, Any], path
     program.save(path, external_data=False)
 
 
-def _read_onnx(path: Path, model: models.Model) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
+def _read_onnx(path: Path, network: nn.Module) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
@@ -148,7 +155,7 @@ def _write_pt2(network: nn.Module, example: Tensor, about: dict[str, Any], path:
     torch.export.save(program, path, extra_files={"dial.json": json.dumps(about)})
 
 
-def _read_pt2(path: Path, model: models.Model) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
+def _read_pt2(path: Path, network: nn.Module) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
     return torch.export.load(io.BytesIO(path.read_bytes())).module()
 
 
@@ -160,20 +167,16 @@ def _write_safetensors(
 ) -> None:
     from safetensors.torch import save_file
 
-    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
-    save_file(tensors, path, metadata={key: json.dumps(value) for key, value in about.items()})
+    metadata = {key: json.dumps(value) for key, value in about.items()}
+    save_file(models.state(network), path, metadata=metadata)
 
 
-def _read_safetensors(path: Path, model: models.Model) -> Callable[[Tensor], Tensor]:
+def _read_safetensors(path: Path, network: nn.Module) -> Callable[[Tensor], Tensor]:
     from safetensors.torch import load
 
-    fresh = backbones.create(model.backbone, num_classes=len(model.classes), weights="none")
-    for name in model.append_after:  # a bias appears where what was behind a layer is merged
-        layer: Any = fresh.network.get_submodule(name)
-        if layer.bias is None:
-            layer.bias = nn.Parameter(torch.zeros(len(layer.weight)))
-    fresh.network.load_state_dict(load(path.read_bytes()))
-    return fresh.network.eval()
+    fresh = copy.deepcopy(network)
+    fresh.load_state_dict(load(path.read_bytes()))
+    return fresh
 
 
 FORMATS = {

@@ -1,7 +1,8 @@
 """Finished predictors on disk: tensors and a description, no code."""
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,86 +10,122 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from dial import tensorfiles
+from dial import files
 from dial.backbones import Backbone, create
 from dial.data.transforms import Preprocessing
-from dial.layers.calibration import to_network
-from dial.layers.conversion import convert, replace_modules
-from dial.layers.folding import fold
+from dial.errors import DialError
 
-VERSION = 2
+VERSION = 3
+_WITH_PAIRS = 2  # the former version, in which a BatchNorm followed the layers in `append_after`
 
 
 @dataclass(frozen=True)
 class Model:
-    """A plain network with the names of its classes and how its images are made."""
+    """A plain network with the names of its classes and the preprocessing of its images."""
 
     network: nn.Module
     classes: tuple[str, ...]
     preprocessing: Preprocessing
     backbone: str
-    append_after: tuple[str, ...] = ()
-    """Layers that have a BatchNorm of ours behind them."""
+    """The name that builds the network; `object:NAME` for one that was passed as an object."""
 
     def describe(self) -> dict[str, Any]:
-        """What one has to know to use the network, for JSON."""
+        """Returns what one has to know to use the network, for JSON."""
         return {
             "backbone": self.backbone,
             "classes": self.classes,
             "preprocessing": self.preprocessing.to_dict(),
         }
 
-    def original(self) -> nn.Module:
-        """A copy with the backbone's own layers alone: what we put behind some is multiplied in."""
-        network = copy.deepcopy(self.network).eval()
-        merged = {network.get_submodule(name): name for name in self.append_after}
-        return replace_modules(network, {pair: _merge(pair) for pair in merged})
+
+def plain(network: nn.Module, backbone: Backbone) -> nn.Module:
+    """Returns a copy in eval mode that has the backbone's own architecture.
+
+    Args:
+        network: as `fold(..., fuse=False)` returns it. Where a layer in `append_after` became
+            `Sequential(layer, BatchNorm)`, the norm is merged into the layer, which gets a bias
+            if it has none.
+        backbone: the backbone that was adapted.
+    """
+    network = copy.deepcopy(network).eval()
+    for name in backbone.append_after:
+        pair = network.get_submodule(name)
+        if isinstance(pair, nn.Sequential):  # otherwise the method appends no DA-layers
+            layer, norm = pair
+            fuse: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
+            _replace(network, pair, fuse(layer, norm))
+    return network
 
 
 def save(path: Path, model: Model) -> None:
-    """Write a predictor as safetensors; what describes it stands in the file's metadata."""
-    tensors = {name: t.detach().cpu() for name, t in model.network.state_dict().items()}
-    about = {"version": VERSION, **model.describe(), "append_after": model.append_after}
-    tensorfiles.save(path, tensors, about=about)
+    """Write a predictor as safetensors; the file's metadata describes it."""
+    about = {"version": VERSION, **model.describe()}
+    files.save_tensors(path, state(model.network), about=about)
 
 
-def load(path: Path) -> Model:
-    """Read a predictor back.
+def load(path: Path, *, backbone: Backbone | nn.Module | None = None) -> Model:
+    """Returns a predictor from its file.
+
+    Args:
+        path: of the file.
+        backbone: the network that was adapted, where it was passed as an object; it is copied.
 
     Raises:
-        DialError: no such file, a damaged one, or one of another version.
+        DialError: no such file, a damaged one, one of another version, or one of another network.
     """
-    fix = "finish the run (dial adapt ... --resume), or make it again with this version of dial"
-    about, tensors = tensorfiles.load(path, wanted="a finished model", version=VERSION, fix=fix)
-    classes = tuple(about["classes"])
-    backbone = create(about["backbone"], num_classes=len(classes), weights="none")
-    append_after = tuple(about["append_after"])
-    network = rebuild(backbone, tensors, append_after=append_after)
-    preprocessing = Preprocessing(**about["preprocessing"])
-    return Model(network, classes, preprocessing, about["backbone"], append_after)
+    fix = "finish the run (dial adapt ... --resume), or repeat it with this version of dial"
+    about, tensors = files.load_tensors(
+        path, wanted="a finished model", version=VERSION, former=(_WITH_PAIRS,), fix=fix
+    )
+    name, classes = about["backbone"], tuple(about["classes"])
+    entry = create(name if backbone is None else backbone, num_classes=len(classes), weights="none")
+    entry, network = replace(entry, append_after=about.get("append_after", ())), entry.network
+    try:
+        for pair in entry.append_after:
+            layer = network.get_submodule(pair)
+            norm = nn.BatchNorm1d(len(tensors[f"{pair}.1.weight"]))
+            _replace(network, layer, nn.Sequential(layer, norm))
+        _fill(network, tensors)
+    except (AttributeError, KeyError, RuntimeError) as error:
+        raise DialError(
+            wanted=f"in {path} the tensors of {entry.name}",
+            got=f"others ({' '.join(str(error).split())[:200]})",
+            fix="pass the network that was adapted: dial.runs.load(folder, backbone=network)",
+        ) from error
+    return Model(plain(network, entry), classes, Preprocessing(**about["preprocessing"]), name)
 
 
-def rebuild(
-    backbone: Backbone, tensors: dict[str, Tensor], *, append_after: tuple[str, ...]
-) -> nn.Module:
-    """The plain network that `fold(..., fuse=False)` makes of a backbone, with these tensors."""
-    network = backbone.network
-    if append_after:
-        network = fold(convert(network, append_after=append_after), fuse=False)
-    network.load_state_dict(tensors)
-    return network.eval()
+def state(network: nn.Module) -> dict[str, Tensor]:
+    """Returns a network's tensors for a file: on the CPU, each with memory of its own."""
+    return {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in network.state_dict().items()
+    }
 
 
 @torch.no_grad()
-def predict(network: nn.Module, batches: Any) -> Tensor:
-    """Logits `(N, K)` of all images, on the CPU, in eval mode."""
+def predict(network: nn.Module, batches: Iterable[Tensor]) -> Tensor:
+    """Returns the logits `(N, K)` of all images, on the CPU, computed in eval mode."""
     network.eval()
-    return torch.cat([network(to_network(images, network)).float().cpu() for images in batches])
+    like = next(network.parameters())  # for the device and the precision
+    return torch.cat([network(images.to(like)).float().cpu() for images in batches])
 
 
-def _merge(pair: nn.Module) -> nn.Module:
-    """A layer with the BatchNorm behind it multiplied in."""
-    assert isinstance(pair, nn.Sequential)  # noqa: S101 - as `fold` leaves them
-    layer: Any = pair[0]
-    fuse: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
-    return fuse(layer, pair[1])  # type: ignore[no-any-return]
+def _replace(network: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Put a module in the place of another, wherever that is used."""
+    for parent in list(network.modules()):
+        for name, child in parent._modules.items():
+            if child is old:
+                parent._modules[name] = new
+
+
+def _fill(network: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Load tensors, also those that folding added where a layer has none, such as a bias."""
+    for name, tensor in tensors.items():
+        module, _, key = name.rpartition(".")
+        layer = network.get_submodule(module)
+        if key in layer._parameters and layer._parameters[key] is None:
+            layer._parameters[key] = nn.Parameter(tensor)
+        elif key in layer._buffers and layer._buffers[key] is None:
+            layer._buffers[key] = tensor
+    network.load_state_dict(tensors)

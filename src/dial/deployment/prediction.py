@@ -1,4 +1,4 @@
-"""Labels for images from a finished run: streamed file by file, and scored where labels exist."""
+"""Labels for images from a finished run, batch by batch, and scores where images have labels."""
 
 import csv
 import os
@@ -15,22 +15,19 @@ from torch import Tensor
 
 from dial import files
 from dial.data.datasets import open_domain
-from dial.data.domain import Domain, ImageFiles, Labels
-from dial.data.evaluation import EvaluationBatches, stream_files
-from dial.data.folders import shown
-from dial.data.pixels import ArrayPixels, array_digests, resize_array
-from dial.data.reading import bad_files_error, count_bad
+from dial.data.decode import bad_files_error, count_bad
+from dial.data.domain import Domain, Labels
+from dial.data.evaluation import stream_images
 from dial.deployment import model as models
 from dial.deployment.runs import Run
 from dial.errors import DialError
-from dial.training.launch import find_device
 
 _BATCH = 64
 _BEST = 5
 
 
 class Prediction(NamedTuple):
-    """An image's name, its label, how sure the network is, and the five best in order."""
+    """An image's name, its label, the label's probability, and the five best labels in order."""
 
     path: str
     label: str
@@ -39,16 +36,16 @@ class Prediction(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """How well a run does on labelled images; only the images that could be read count."""
+    """A run's accuracy on labelled images; only the images that could be read count."""
 
     accuracy: float
     images: int
     classes: dict[str, tuple[int, int]]
-    """For each class that occurs: how many of its images are right, and how many there are."""
+    """For each class that occurs: the number of right predictions, and of images."""
     unreadable: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the fields for JSON."""
         classes = {
             name: {"right": right, "images": count} for name, (right, count) in self.classes.items()
         }
@@ -57,13 +54,13 @@ class Scores(NamedTuple):
 
 @dataclass
 class Predictions:
-    """Predictions in the order of the images, made as they are asked for; iterate once."""
+    """Predictions in the order of the images, computed while iterating; iterate once."""
 
     model: models.Model
     domains: Sequence[Domain]
     device: torch.device
     quiet: bool = True
-    bad: dict[Path, str] = field(default_factory=dict)
+    bad: dict[str, str] = field(default_factory=dict)
     """Files that could not be read so far, and why."""
 
     def __iter__(self) -> Iterator[Prediction]:
@@ -71,7 +68,7 @@ class Predictions:
             yield from _named(names, logits, self.model.classes)
 
     def batches(self) -> Iterator[tuple[list[str], Tensor]]:
-        """Names and logits `(n, K)`, batch by batch."""
+        """Yields names and logits `(n, K)`, batch by batch."""
         network = self.model.network.eval().to(self.device)
         for domain in self.domains:
             for names, images in self.images(domain):
@@ -79,27 +76,16 @@ class Predictions:
                     yield names, models.predict(network, [images])
 
     def images(self, domain: Domain) -> Iterator[tuple[list[str], Tensor]]:
-        """Names and images `(n, C, size, size)` of a domain, batch by batch."""
-        preprocessing = self.model.preprocessing
-        if isinstance(domain.images, ImageFiles):
-            paths = [*dict.fromkeys(domain.images.paths)]
-            for batch in stream_files(
-                paths,
-                preprocessing=preprocessing,
-                batch_size=_BATCH,
-                doing=f"predicting {domain.name}",
-                quiet=self.quiet,
-            ):
-                self.bad |= batch.bad
-                yield [shown(path) for path in batch.paths], batch.images
-            return
-        size, channels = preprocessing.resize, preprocessing.channels
-        array = resize_array(domain.images.pixels, resize=size, channels=channels)
-        pixels = ArrayPixels(array, digests=array_digests(array))
-        names = _names(domain)
-        batches = EvaluationBatches(pixels, preprocessing=preprocessing, batch_size=_BATCH)
-        for number, images in enumerate(batches):
-            yield names[number * _BATCH :][: len(images)], images
+        """Yields names and images `(n, C, size, size)` of a domain, batch by batch."""
+        for batch in stream_images(
+            domain.images,
+            preprocessing=self.model.preprocessing,
+            batch_size=_BATCH,
+            title=f"predicting {domain.name}",
+            quiet=self.quiet,
+        ):
+            self.bad |= batch.bad
+            yield batch.names, batch.images
 
 
 def predict(
@@ -113,14 +99,14 @@ def predict(
     """Label images: files, folders, image lists, or known domains.
 
     Args:
-        run: a finished run, as `dial.adapt` and `dial.runs.load` give it.
+        run: a finished run, as `dial.adapt` and `dial.runs.load` return it.
         images: what to label, in this order.
         data: the folder that holds the known data sets, or that lists are relative to.
         device: auto, cpu, cuda or mps.
         quiet: show no progress.
 
     Returns:
-        An iterable of `Prediction`; its `bad` tells, once it is used up, what could not be read.
+        An iterable of `Prediction`; its `bad` then lists the files that could not be read.
 
     Raises:
         DialError: something in `images` does not exist or holds no image.
@@ -138,11 +124,11 @@ def evaluate(
     skip_bad: bool = False,
     quiet: bool = True,
 ) -> Scores:
-    """Score a finished run on images that have labels; a part of its classes is enough.
+    """Score a finished run on images that have labels, of all its classes or some.
 
     Raises:
-        DialError: no labels, other classes than the run's, or files that cannot be read (but not
-            if `skip_bad`).
+        DialError: no labels, other classes than the run's, or files that cannot be read (unless
+            `skip_bad`).
     """
     domain = open_domain(labelled, data=data)
     if domain.labels is None:
@@ -153,19 +139,41 @@ def evaluate(
         )
     labels = domain.labels.onto(run.model.classes)
     predictions = Predictions(run.model, [domain], find_device(device), quiet)
-    found = {
+    labels_by_name = {
         name: best
         for names, logits in predictions.batches()
         for name, best in zip(names, logits.argmax(1).tolist(), strict=True)
     }
     if predictions.bad and not skip_bad:
         raise bad_files_error(predictions.bad, total=len(domain.images))
-    return _score(domain, labels, found, unreadable=len(predictions.bad))
+    return _score(domain, labels, labels_by_name, unreadable=len(predictions.bad))
 
 
-def _score(domain: Domain, labels: Labels, found: dict[str, int], *, unreadable: int) -> Scores:
-    names = _names(domain)
-    rows = [row for row, name in enumerate(names) if name in found]
+def find_device(name: str) -> torch.device:
+    """Returns the device for one network, by the name that `--device` takes.
+
+    Raises:
+        DialError: this machine does not have it.
+    """
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DialError(
+            wanted=f"a device '{name}'",
+            got=str(error).splitlines()[0],
+            fix="use --device cpu, cuda, mps or auto",
+        ) from error
+    return device
+
+
+def _score(
+    domain: Domain, labels: Labels, labels_by_name: dict[str, int], *, unreadable: int
+) -> Scores:
+    names = domain.images.names
+    rows = [row for row, name in enumerate(names) if name in labels_by_name]
     if not rows:
         raise DialError(
             wanted=f"an image that can be read in {domain.name}",
@@ -173,7 +181,7 @@ def _score(domain: Domain, labels: Labels, found: dict[str, int], *, unreadable:
             fix=f"run `dial check {domain.name} {domain.name}` to see what is wrong with them",
         )
     truth = labels.indices[rows]
-    right = np.array([found[names[row]] for row in rows]) == truth
+    right = np.array([labels_by_name[names[row]] for row in rows]) == truth
     classes = {
         labels.classes[index]: (int(right[truth == index].sum()), int((truth == index).sum()))
         for index in np.unique(truth)
@@ -181,21 +189,17 @@ def _score(domain: Domain, labels: Labels, found: dict[str, int], *, unreadable:
     return Scores(float(right.mean()), len(rows), classes, unreadable)
 
 
-def _names(domain: Domain) -> list[str]:
-    """How each image of a domain is called in predictions."""
-    if isinstance(domain.images, ImageFiles):
-        return [shown(path) for path in domain.images.paths]
-    return [f"{domain.name}/{row}" for row in range(len(domain.images))]
-
-
 def write_csv(predictions: Predictions, file: Path | None, *, top: bool = False) -> int:
-    """Stream predictions as CSV into a file, or to standard output; how many there were.
+    """Write predictions as CSV to a file or to standard output, batch by batch.
 
-    Rows are on disk as soon as their batch is done, in `FILE.partial`, which takes the file's name
-    when it is whole; so what was computed is not lost when something fails halfway.
+    Each batch goes to `FILE.partial`, which is renamed when it is complete; so no row is lost if
+    something fails halfway.
+
+    Returns:
+        The number of images.
 
     Raises:
-        DialError: the disk is full or closed to us, or no file could be read.
+        DialError: the file cannot be written, or no image could be read.
     """
     count = 0
     with _opened(file) as out:
@@ -204,9 +208,9 @@ def write_csv(predictions: Predictions, file: Path | None, *, top: bool = False)
         header = ["path", "label", "confidence"]
         writer.writerow(header + [f"{name}_{n}" for n in best for name in header[1:]])
         for names, logits in predictions.batches():
-            for found in _named(names, logits, predictions.model.classes):
-                others = [cell for label, p in found.best[1:] for cell in (label, f"{p:.6f}")]
-                row = [found.path, found.label, f"{found.confidence:.6f}"]
+            for image in _named(names, logits, predictions.model.classes):
+                others = [cell for label, p in image.best[1:] for cell in (label, f"{p:.6f}")]
+                row = [image.path, image.label, f"{image.confidence:.6f}"]
                 writer.writerow(row + (others if top else []))
                 count += 1
             out.flush()
@@ -230,7 +234,7 @@ def _opened(file: Path | None) -> Iterator[TextIO]:
         with partial.open("w", newline="", encoding="utf-8") as out:
             yield out
         partial.replace(file)
-    except DialError:  # nothing could be predicted, so nothing would be lost
+    except DialError:  # nothing was predicted, so nothing is lost
         partial.unlink(missing_ok=True)
         raise
     except OSError as error:
@@ -240,6 +244,6 @@ def _opened(file: Path | None) -> Iterator[TextIO]:
 
 def _named(names: list[str], logits: Tensor, classes: Sequence[str]) -> Iterator[Prediction]:
     values, places = logits.softmax(1).topk(min(_BEST, len(classes)), dim=1)
-    for name, sure, best in zip(names, values.tolist(), places.tolist(), strict=True):
-        ranked = tuple((classes[place], value) for place, value in zip(best, sure, strict=True))
+    for name, confidences, best in zip(names, values.tolist(), places.tolist(), strict=True):
+        ranked = tuple((classes[k], value) for k, value in zip(best, confidences, strict=True))
         yield Prediction(name, *ranked[0], ranked)

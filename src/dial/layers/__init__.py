@@ -1,9 +1,9 @@
-"""The domain-alignment layer and all that a training loop of one's own needs."""
+"""The domain-alignment layer, and all that your own training loop needs (torch alone)."""
 
 from dial.layers.alignment import DomainAlignment, DomainAlignmentAct
 from dial.layers.calibration import calibrate, to_network
-from dial.layers.context import DomainSpecific, use_domain, use_domain_if_any
-from dial.layers.conversion import Appended, convert
+from dial.layers.context import DomainSpecific, domain_layers, use_domain, use_domain_if_any
+from dial.layers.conversion import Appended, convert, replace_modules
 from dial.layers.folding import fold
 
 __all__ = [
@@ -13,7 +13,9 @@ __all__ = [
     "DomainSpecific",
     "calibrate",
     "convert",
+    "domain_layers",
     "fold",
+    "replace_modules",
     "to_network",
     "use_domain",
     "use_domain_if_any",

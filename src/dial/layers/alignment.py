@@ -1,4 +1,4 @@
-"""The domain-alignment layer: statistics of each domain around an affine map that all share."""
+"""The domain-alignment layer: statistics for each domain, one affine map for all."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,29 +11,28 @@ from torch.utils.weak import TensorWeakRef
 from dial import references
 from dial.errors import DialError
 from dial.layers.context import DomainSpecific
-from dial.references import Reference, Shared, Statistics, Tracking
-from dial.references._fused import per_channel, widen
+from dial.references import Reference, Shared, Statistics, Tracking, per_channel, widen
 
 
 class DomainAlignment(DomainSpecific):
     """Maps the activations of every domain onto one reference distribution, channel by channel.
 
-    `y = weight * (x - b) / s + bias`: location `b` and scale `s` are each domain's own, taken
-    from its part of the batch while training and from running statistics in eval mode; `weight`
-    and `bias` are shared by all domains. Outside `use_domain` a batch is of the last domain.
+    `y = weight * (x - b) / s + bias`. Location `b` and scale `s` belong to each domain: they come
+    from its part of the batch in training, and from running statistics in eval mode. `weight` and
+    `bias` are shared by all domains. Outside `use_domain` a batch belongs to the last domain.
 
-    Shape: `(N, C, *)` in, the same out, in the same memory format.
+    Shape: `(N, C, *)` to `(N, C, *)`, in the same memory format.
 
     Args:
         num_features: `C`.
-        domains: the domains' names, in any number.
+        domains: the names of the domains, any number.
         reference: the reference distribution, by name or as an object.
         affine: whether there are a shared weight and bias.
-        momentum: of the running statistics, as in `nn.BatchNorm2d`; None for their plain average.
+        momentum: of the running statistics, as in `nn.BatchNorm2d`; None for a plain average.
 
     Raises:
-        DialError: on construction, for domains or references that do not exist; on a batch with
-            the wrong number of channels, or of one value a channel while training.
+        DialError: on construction, invalid domains or an unknown reference; on a batch, the wrong
+            number of channels, or only one value per channel in training.
 
     >>> from dial import use_domain
     >>> layer = DomainAlignment(3, domains=("photo", "sketch"))
@@ -67,7 +66,7 @@ class DomainAlignment(DomainSpecific):
         self.reference = references.resolve(reference)
         self.momentum = momentum
         self.input_rank: int | None = None
-        self.norm_eps = 1e-5  # of the BatchNorm that it was made of, if any, and folds to
+        self.norm_eps = 1e-5  # of the BatchNorm it replaces, if any, and folds to
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = nn.Parameter(torch.ones(num_features, **options)) if affine else None
         self.bias = nn.Parameter(torch.zeros(num_features, **options)) if affine else None
@@ -82,32 +81,32 @@ class DomainAlignment(DomainSpecific):
 
     @property
     def prior(self) -> Statistics | None:
-        """The statistics of the pretrained layer that this one was made of, if it is kept."""
+        """The statistics of the pretrained BatchNorm that this layer replaces, if kept."""
         if self.prior_location is None or self.prior_spread is None:
             return None
         return Statistics(self.prior_location, self.prior_spread)
 
     def statistics(self, domain: str) -> Statistics | None:
-        """A domain's running statistics: views of what the layer stores, `(C,)` each."""
+        """Returns a domain's running statistics: views of the buffers, `(C,)` each."""
         return self._running(self.index_of(domain))
 
-    def centred(self) -> list[Tensor]:
-        """`x - b`, before the division by `s`, of each domain in this step's training batches.
+    def centered(self) -> list[Tensor]:
+        """Returns `x - b`, before the division by `s`, for each domain of this training step.
 
-        Empty once the backward pass has freed the inputs, and without gradients.
+        Empty after the backward pass, which frees the inputs, and with gradients disabled.
         """
-        pieces = []
-        for held, start, size in self._inputs.values():
-            x = held()
+        parts = []
+        for reference, start, size in self._inputs.values():
+            x = reference()
             if x is not None:
-                piece = widen(x.narrow(0, start, size))
-                location, _ = self.reference.transform(self.reference.estimate(piece), self.prior)
-                pieces.append(piece - per_channel(location, piece))
-        return pieces
+                part = widen(x.narrow(0, start, size))
+                location, _ = self.reference.transform(self.reference.estimate(part), self.prior)
+                parts.append(part - per_channel(location, part))
+        return parts
 
     @torch.no_grad()
     def set_statistics(self, domain: str, statistics: Statistics) -> None:
-        """Store a domain's statistics; from then on eval mode uses them."""
+        """Store a domain's statistics, for use in eval mode."""
         if self.location is None or self.spread is None:
             blank = torch.zeros_like(statistics.location, dtype=torch.float32)
             blank = blank.repeat(len(self.domains), 1)
@@ -117,10 +116,10 @@ class DomainAlignment(DomainSpecific):
         self.spread[index].copy_(statistics.spread)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Align a batch `(N, C, *)` of the domain, or the domains, in use."""
+        """Align a batch `(N, C, *)` of the active domain or domains."""
         if x.dim() < 2 or x.shape[1] != self.num_features:  # noqa: PLR2004
             raise DialError(
-                wanted=f"a batch of shape (N, {self.num_features}, ...) in {self.described()}",
+                wanted=f"a batch of shape (N, {self.num_features}, ...) in {self.description()}",
                 got=f"shape {tuple(x.shape)}",
                 fix="give the layer as many features as its input has channels",
             )
@@ -132,9 +131,9 @@ class DomainAlignment(DomainSpecific):
             return self._aligned(x, parts)
         if len(parts) == 1:
             return self._frozen(x, parts[0][0])
-        sizes = [size for _, size in parts]
-        pieces = zip(parts, x.split(sizes), strict=True)
-        return torch.cat([self._frozen(piece, index) for (index, _), piece in pieces])
+        samples = x.split([size for _, size in parts])
+        runs = zip(parts, samples, strict=True)
+        return torch.cat([self._frozen(run, index) for (index, _), run in runs])
 
     def extra_repr(self) -> str:
         """The settings, as in `repr(nn.BatchNorm2d(...))`."""
@@ -151,23 +150,24 @@ class DomainAlignment(DomainSpecific):
         return F.batch_norm(x, location, square, self.weight, self.bias, eps=0.0)
 
     def _aligned(self, x: Tensor, parts: list[tuple[int, int]]) -> Tensor:
+        positions = x[0, 0].numel()
         for index, size in parts:
-            if size * x[0, 0].numel() < 2:  # noqa: PLR2004 - one value has no deviation
+            if size * positions < 2:  # noqa: PLR2004 - one value has no deviation
                 raise DialError(
                     wanted=f"at least two values a channel to estimate statistics in "
-                    f"{self.described()}, domain {self.domains[index]!r}",
+                    f"{self.description()}, domain {self.domains[index]!r}",
                     got=f"{size} sample in a batch of shape {tuple(x.shape)}",
                     fix="use larger batches (drop a last one of a single sample), or eval mode",
                 )
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self._remember(x, parts)
         shared = Shared(self.weight, self.bias, self.prior)
-        # In eval mode a layer without statistics takes those of the batch, and keeps none.
-        tracking = [self._tracking(i) if self.training else Tracking(None, 0.0) for i, _ in parts]
-        if len(parts) == 1:
-            return self.reference.align(x, shared, tracking[0])
-        sizes = [size for _, size in parts]
-        return self.reference.align_jointly(x, sizes, shared, tracking)
+        sizes, tracking = [], []
+        for index, size in parts:
+            sizes.append(size)
+            # In eval mode a layer without statistics uses those of the batch, and keeps none.
+            tracking.append(self._tracking(index) if self.training else Tracking(None, 0.0))
+        return references.align(self.reference, x, sizes, shared, tracking)
 
     def _running(self, index: int) -> Statistics | None:
         if self.location is None or self.spread is None:
@@ -175,7 +175,7 @@ class DomainAlignment(DomainSpecific):
         return Statistics(self.location[index], self.spread[index])
 
     def _tracking(self, index: int) -> Tracking:
-        """Count a batch of a domain; its running statistics and the momentum it enters with."""
+        """Count a batch of a domain; returns its running statistics and the momentum."""
         self.num_batches_tracked[index] += 1
         momentum = self.momentum
         if momentum is None:
@@ -183,9 +183,9 @@ class DomainAlignment(DomainSpecific):
         return Tracking(self._running(index), momentum)
 
     def _remember(self, x: Tensor, parts: list[tuple[int, int]]) -> None:
-        """Keep weak hold of each domain's input, for penalties on it in the same step.
+        """Keep a weak reference to each domain's input, for penalties in the same step.
 
-        The gradient's graph holds the input until the backward pass; nothing lives longer.
+        The autograd graph keeps the input alive until the backward pass, and nothing longer.
         """
         start = 0
         for index, size in parts:
@@ -193,12 +193,12 @@ class DomainAlignment(DomainSpecific):
             start += size
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_inputs": {}}
+        return super().__getstate__() | {"_inputs": {}}
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        # Statistics that this layer lacks and the stored one has: make room for them.
+        # Allocate statistics that the stored layer has and this one lacks.
         for name in ("location", "spread", "prior_location", "prior_spread"):
             if getattr(self, name) is None and prefix + name in state_dict:
                 stored = state_dict[prefix + name]
@@ -209,7 +209,7 @@ class DomainAlignment(DomainSpecific):
 
 
 class DomainAlignmentAct(DomainAlignment):
-    """A DA-layer with the dropout and the activation that timm fuses into its norm layers."""
+    """A DA-layer with the dropout and the activation that timm fuses into its norms."""
 
     def __init__(self, num_features: int, *, drop: nn.Module, act: nn.Module, **kwargs: Any):
         super().__init__(num_features, **kwargs)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from dial.errors import DialError
 from dial.layers.alignment import DomainAlignment
 from dial.layers.context import use_domain
-from dial.references import Statistics
-from dial.references import _synchronization as synchronisation
-from dial.references._accumulators import Pool
+from dial.references import Accumulator, Statistics, unsynchronized
+
+Accumulators = dict[DomainAlignment, Accumulator]
 
 
 @torch.no_grad()
@@ -22,66 +22,68 @@ def calibrate(
 ) -> None:
     """Give every DA-layer the statistics of all of a domain's images.
 
-    Values are pooled over batches, however uneven, not averaged batch by batch: a layer's mean
-    and variance are those of everything that reached it. What reaches a layer depends on the
-    layers before, so the first pass normalises each batch by its own statistics, and the others
-    by the domain's found so far; after `k` passes the first `k` layers are exact and those behind
-    them close. Other references (Laplace) see a uniform sample of up to 8192 values a channel.
-    Where there are more, one pass is the default: a second one would be built on the sampling
-    errors of the first, which grow from layer to layer.
+    Mean and variance of a layer are those of all values that reach it, not averages over batches,
+    which may be uneven. The input of a layer depends on the layers before it. So the first pass
+    normalizes each batch by its own statistics, and later passes by the domain's from the pass
+    before; after `k` passes the first `k` layers are exact and the deeper ones close. Other
+    references (Laplace) use a uniform sample of up to 8192 values per channel. If there are more
+    values than that, one pass is the default: a second one would build on the sampling errors of
+    the first, which grow from layer to layer.
 
-    Only statistics change: modes and hooks are as before, also when the loader fails halfway,
-    and then the statistics are as they were.
+    Only statistics change. Modes and hooks are restored, also if the loader fails halfway, and
+    then the statistics are unchanged.
 
     Args:
         model: a network with DA-layers.
         loader: can be iterated `passes` times; its batches are tensors, or tuples and lists that
             begin with one.
-        domain: whose images these are.
-        passes: how often to go over them; 2 by default, or 1 where samples are taken.
+        domain: the domain of these images.
+        passes: the number of passes; 2 by default, or 1 where samples are taken.
 
     Raises:
         DialError: no DA-layers, no images, or batches of another kind.
     """
     model = getattr(model, "_orig_mod", model)  # a compiled network would not run the hooks
     layers = [module for module in model.modules() if isinstance(module, DomainAlignment)]
-    found: dict[DomainAlignment, Statistics] = {}
     for index in range(2 if passes is None else passes):
         with (
             use_domain(model, domain),
-            synchronisation.paused(),
-            _observing(model, layers, learn=index == 0) as pools,
+            unsynchronized(),
+            _accumulating(model, layers, batch_statistics=index == 0) as accumulators,
         ):
             for batch in _inputs(model, loader):
                 model(batch)
-        if not pools:
+        if not accumulators:
             raise DialError(
                 wanted=f"images of domain {domain!r} to take statistics from",
                 got="a loader without any" if index == 0 else "none in the second pass",
                 fix="pass a loader that can be iterated more than once, such as a DataLoader",
             )
-        found = {layer: Statistics(*pool.result()) for layer, pool in pools.items()}
-        for layer, statistics in found.items():
+        results = {layer: Statistics(*a.result()) for layer, a in accumulators.items()}
+        for layer, statistics in results.items():
             layer.set_statistics(domain, statistics)
-        if passes is None and not all(pool.exact for pool in pools.values()):
+        if passes is None and not all(a.exact for a in accumulators.values()):
             return
 
 
 @contextmanager
-def _observing(
-    model: nn.Module, layers: list[DomainAlignment], *, learn: bool
-) -> Iterator[dict[DomainAlignment, Pool]]:
-    """Eval mode, with all inputs of DA-layers pooled; `learn` lets them use batch statistics."""
+def _accumulating(
+    model: nn.Module, layers: list[DomainAlignment], *, batch_statistics: bool
+) -> Iterator[Accumulators]:
+    """Eval mode, with the inputs of all DA-layers accumulated.
+
+    With `batch_statistics` the layers normalize each batch by its own statistics.
+    """
     modes = {module: module.training for module in model.modules()}
     momenta = {layer: (layer.momentum, layer.num_batches_tracked.clone()) for layer in layers}
-    pools: dict[DomainAlignment, Pool] = {}
-    observe = partial(_pool_input, pools=pools, learn=learn)
+    accumulators: Accumulators = {}
+    observe = partial(_observe, accumulators=accumulators, batch_statistics=batch_statistics)
     hooks = [layer.register_forward_pre_hook(observe) for layer in layers]
     try:
         model.eval()
         for layer in layers:
-            layer.momentum = 0.0  # running statistics stay put until the pass is over
-        yield pools
+            layer.momentum = 0.0  # running statistics stay as they are until the pass is over
+        yield accumulators
     finally:
         for hook in hooks:
             hook.remove()
@@ -92,15 +94,19 @@ def _observing(
             module.training = training
 
 
-def _pool_input(
-    layer: nn.Module, inputs: tuple[Tensor, ...], *, pools: dict[Any, Pool], learn: bool
+def _observe(
+    layer: DomainAlignment,
+    inputs: tuple[Tensor, ...],
+    *,
+    accumulators: Accumulators,
+    batch_statistics: bool,
 ) -> None:
-    assert isinstance(layer, DomainAlignment)  # noqa: S101 - for the type checker
     x = inputs[0]
-    if layer not in pools:
-        pools[layer] = layer.reference.pool()
-    pools[layer].add(x)
-    layer.training = learn and x.numel() > x.shape[1]  # one value a channel has no deviation
+    if layer not in accumulators:
+        accumulators[layer] = layer.reference.accumulator()
+    accumulators[layer].add(x)
+    # One value per channel has no deviation.
+    layer.training = batch_statistics and x.numel() > x.shape[1]
 
 
 def _inputs(model: nn.Module, loader: Iterable[Any]) -> Iterator[Tensor]:
@@ -116,7 +122,7 @@ def _inputs(model: nn.Module, loader: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def to_network(images: Tensor, model: nn.Module) -> Tensor:
-    """Images on the device of a network's parameters, and in their precision."""
+    """Returns images on the device of a network's parameters, and in their precision."""
     anchor = next(model.parameters(), None)
     if anchor is None:
         return images

@@ -1,4 +1,4 @@
-"""Put DA-layers into any network: in place of its BatchNorms, and behind layers by name."""
+"""`convert`: DA-layers in place of a network's BatchNorms, and after layers by name."""
 
 import difflib
 import sys
@@ -21,7 +21,7 @@ _PLAIN_FORWARDS = (_BatchNorm.forward, nn.SyncBatchNorm.forward)
 
 
 class Appended(nn.Sequential):
-    """A layer and the DA-layer that `convert` put behind it."""
+    """A layer and the DA-layer that `convert` appended to it."""
 
 
 def convert(
@@ -30,23 +30,23 @@ def convert(
     domains: Sequence[str] = ("source", "target"),
     append_after: Collection[str] = (),
 ) -> nn.Module:
-    """Turn every BatchNorm of a network into a DA-layer, in place, and return the network.
+    """Replace every BatchNorm of a network by a DA-layer, in place, and return the network.
 
-    Parameters stay the same objects, so an optimizer made before goes on working. Every domain
-    starts from the statistics the BatchNorm had, and the network's output in eval mode is what it
-    was: where a reference measures spread in another way (Epsilon, Laplace), the shared affine
-    takes up the difference. Named references keep each BatchNorm's own `eps`.
+    Parameters stay the same objects, so an existing optimizer keeps working. Every domain starts
+    from the BatchNorm's statistics, and the network's output in eval mode does not change: where a
+    reference measures spread differently (Epsilon, Laplace), the shared affine absorbs the
+    difference. References given by name keep each BatchNorm's `eps`.
 
     Args:
         model: any network; layers used in several places stay shared.
         reference: the reference distribution, by name or as an object.
-        domains: the domains' names.
-        append_after: names of linear or convolutional layers that get a new DA-layer (weight 1,
-            bias 0) behind them.
+        domains: the names of the domains.
+        append_after: names of linear or convolutional layers after which a new DA-layer
+            (weight 1, bias 0) is inserted.
 
     Raises:
-        DialError: nothing to convert, an unknown name in `append_after`, or a BatchNorm with a
-            forward pass of its own.
+        DialError: nothing to convert, an unknown name in `append_after`, or a BatchNorm subclass
+            with another forward pass.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(32, 5))
     >>> model = convert(model, append_after=["3"])
@@ -65,7 +65,7 @@ def convert(
 
 
 def replace_modules(model: nn.Module, replacements: dict[nn.Module, nn.Module]) -> nn.Module:
-    """Put other modules in the place of some, wherever they are used; the new root is returned."""
+    """Replace modules wherever they are used; returns the new root."""
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
             if child in replacements:
@@ -74,7 +74,7 @@ def replace_modules(model: nn.Module, replacements: dict[nn.Module, nn.Module]) 
 
 
 def timm_fused_norms() -> tuple[type[_BatchNorm], ...]:
-    """timm's BatchNorms with an activation inside; none exist where timm was never imported."""
+    """Returns timm's BatchNorms with an activation inside; none if timm was never imported."""
     module = sys.modules.get("timm.layers.norm_act")
     return (module.BatchNormAct2d, module.SyncBatchNormAct) if module else ()
 
@@ -98,18 +98,18 @@ def _check_request(
                 fix=f"take a name of model.named_modules(), such as {', '.join(close)}",
             )
     if not norms and not append_after:
-        again = any(isinstance(module, DomainSpecific) for module in model.modules())
+        converted = any(isinstance(module, DomainSpecific) for module in model.modules())
         raise DialError(
             wanted="a network with BatchNorm layers",
-            got=f"a {type(model).__name__} " + ("converted before" if again else "without any"),
-            fix="name layers that get a DA-layer behind them with append_after=[...]",
+            got=f"a {type(model).__name__} " + ("converted before" if converted else "without any"),
+            fix="name the layers that get a DA-layer with append_after=[...]",
         )
 
 
 def _alignment_for(
     norm: _BatchNorm, name: str, *, reference: str | Reference, domains: Sequence[str]
 ) -> DomainAlignment:
-    """The DA-layer that takes a BatchNorm's place, with all it has learnt."""
+    """Returns the DA-layer that replaces a BatchNorm, with its parameters and statistics."""
     fused = isinstance(norm, timm_fused_norms())
     if isinstance(norm, LazyModuleMixin) and norm.has_uninitialized_params():
         raise DialError(
@@ -121,7 +121,7 @@ def _alignment_for(
         raise DialError(
             wanted="torch's or timm's BatchNorm layers",
             got=f"'{name}', a {type(norm).__name__} with a forward pass of its own",
-            fix="replace it by a torch BatchNorm, or write a layer of dial.DomainAlignment",
+            fix="replace it by a torch BatchNorm, or by a dial.DomainAlignment yourself",
         )
     settings: dict[str, Any] = {
         "domains": domains,
@@ -136,12 +136,12 @@ def _alignment_for(
     layer.name, layer.training, layer.norm_eps = name, norm.training, norm.eps
     layer.input_rank = next((r for k, r in _INPUT_RANKS.items() if isinstance(norm, k)), None)
     layer.weight, layer.bias = norm.weight, norm.bias
-    _hand_over_statistics(norm, layer)
+    _copy_statistics(norm, layer)
     return layer
 
 
 @torch.no_grad()
-def _hand_over_statistics(norm: _BatchNorm, layer: DomainAlignment) -> None:
+def _copy_statistics(norm: _BatchNorm, layer: DomainAlignment) -> None:
     mean, var = norm.running_mean, norm.running_var
     if mean is None or var is None:
         layer.location = layer.spread = None
@@ -156,7 +156,7 @@ def _hand_over_statistics(norm: _BatchNorm, layer: DomainAlignment) -> None:
     layer.num_batches_tracked = torch.as_tensor(tracked or 0, device=mean.device).repeat(copies[0])
     if layer.reference.uses_prior():
         layer.prior_location, layer.prior_spread = mean.clone(), var.clone()
-    # Let the affine take up what the reference's transformation has other than the norm's.
+    # The affine absorbs the difference between the reference's transformation and the norm's.
     location, square = layer.reference.transform(statistics, layer.prior)
     deviation = torch.sqrt(var + norm.eps)
     ratio, shift = square.sqrt() / deviation, (location - mean) / deviation

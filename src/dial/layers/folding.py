@@ -1,4 +1,4 @@
-"""Take DA-layers out of a finished network: what is left is plain torch, with the same outputs."""
+"""`fold`: a finished network without DA-layers, in plain torch, with the same outputs."""
 
 import copy
 import sys
@@ -18,16 +18,16 @@ _FUSIBLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.Module:
-    """The predictor of one domain, as a network without any class of this package.
+    """Returns the predictor of one domain, a network without any class of this package.
 
     A DA-layer with fixed statistics is an affine map of each channel. It is multiplied into the
-    convolution or linear layer before it where the network's graph shows that this layer feeds it
-    alone, and becomes an ordinary BatchNorm elsewhere.
+    convolution or linear layer before it, if the network's graph shows that this layer feeds
+    nothing else. Otherwise it becomes an ordinary BatchNorm.
 
     Args:
         model: a network with DA-layers; it is not changed.
-        domain: whose statistics to use.
-        fuse: whether to multiply into the layers before; without, the network keeps the
+        domain: the domain whose statistics to use.
+        fuse: whether to multiply into the layers before; if not, the network keeps the
             architecture it had before `convert`.
 
     Returns:
@@ -36,7 +36,7 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
     Raises:
         DialError: no DA-layers, no such domain, or layers without statistics of it.
 
-    >>> from dial.layers.conversion import convert
+    >>> from dial import convert
     >>> model = convert(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()))
     >>> fold(model)
     Sequential(
@@ -62,12 +62,12 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
 
 
 def _transform(layer: DomainAlignment, name: str, domain: str) -> tuple[Tensor, Tensor]:
-    """The frozen location and squared scale of a layer, in float64."""
+    """Returns the frozen location and squared scale of a layer, in float64."""
     statistics = layer.statistics(domain)
     if statistics is None:
         raise DialError(
             wanted=f"statistics of domain {domain!r} in every DA-layer",
-            got=f"none in '{name}', which was made of a BatchNorm that tracks none",
+            got=f"none in '{name}', which replaces a BatchNorm that tracks none",
             fix=f"call dial.calibrate(model, loader, domain={domain!r}) first",
         )
     location, square = layer.reference.transform(statistics, layer.prior)
@@ -75,10 +75,10 @@ def _transform(layer: DomainAlignment, name: str, domain: str) -> tuple[Tensor, 
 
 
 def _sources(model: nn.Module) -> dict[nn.Module, nn.Module]:
-    """For each DA-layer, the layer whose output it gets, if nothing else gets that output.
+    """Returns the layer before each DA-layer, if nothing else uses that layer's output.
 
-    Parts without DA-layers are opaque to the trace, so only control flow between DA-layers can
-    make it fail; then nothing is known, and nothing is fused.
+    The trace does not look into parts without DA-layers, so only control flow between DA-layers
+    can make it fail; then nothing is fused.
     """
     inner = {m for m in model.modules() if any(isinstance(c, DomainSpecific) for c in m.modules())}
 
@@ -107,7 +107,7 @@ def _sources(model: nn.Module) -> dict[nn.Module, nn.Module]:
 
 @torch.no_grad()
 def _fuse(source: nn.Module, layer: DomainAlignment, location: Tensor, square: Tensor) -> bool:
-    """Multiply a frozen DA-layer into the layer before it; False where that is not possible."""
+    """Multiply a frozen DA-layer into the layer before it; returns False if not possible."""
     if type(source) not in (*_FUSIBLE, *_timm_convolutions()) or source._forward_hooks:
         return False
     if nn.utils.parametrize.is_parametrized(source):
@@ -115,7 +115,8 @@ def _fuse(source: nn.Module, layer: DomainAlignment, location: Tensor, square: T
     if isinstance(source, nn.Linear) and layer.input_rank not in (None, 2):
         return False  # on (N, L, C) a linear layer's features are not the DA-layer's channels
     weight, bias = source.weight, source.bias
-    assert isinstance(weight, nn.Parameter)  # noqa: S101 - what the types above all have
+    if not isinstance(weight, nn.Parameter):
+        return False
     factor = square.rsqrt() * (1 if layer.weight is None else layer.weight.double())
     shift = -location * factor + (0 if layer.bias is None else layer.bias.double())
     if isinstance(bias, Tensor):
@@ -131,28 +132,28 @@ def _timm_convolutions() -> tuple[type[nn.Module], ...]:
 
 
 def _rest(layer: DomainAlignment) -> nn.Module:
-    """What a layer does behind the alignment."""
-    after = [layer.drop, layer.act] if isinstance(layer, DomainAlignmentAct) else []
-    kept = [module for module in after if not isinstance(module, nn.Identity)]
-    if len(kept) == 1:
-        return kept[0]
-    return nn.Sequential(*kept) if kept else nn.Identity()
+    """Returns what a layer does after the alignment."""
+    modules = [layer.drop, layer.act] if isinstance(layer, DomainAlignmentAct) else []
+    modules = [module for module in modules if not isinstance(module, nn.Identity)]
+    if len(modules) == 1:
+        return modules[0]
+    return nn.Sequential(*modules) if modules else nn.Identity()
 
 
 @torch.no_grad()
 def _norm(layer: DomainAlignment, name: str, location: Tensor, square: Tensor) -> nn.Module:
-    """The BatchNorm, torch's or timm's, that is equal to a frozen DA-layer in eval mode."""
+    """Returns the BatchNorm, torch's or timm's, that equals a frozen DA-layer in eval mode."""
     if layer.input_rank not in _BATCH_NORMS:
         raise DialError(
             wanted=f"to know whether '{name}' becomes a BatchNorm1d, 2d or 3d",
-            got="a DA-layer that has not seen a batch",
+            got="a DA-layer that has not had a batch",
             fix="run one batch through the network before folding it",
         )
     kind: Any = _BATCH_NORMS[layer.input_rank]
     if isinstance(layer, DomainAlignmentAct):
         kind = sys.modules["timm.layers.norm_act"].BatchNormAct2d
-    # The former norm's own eps, so that its architecture takes this norm's state dict. A scale
-    # below that eps, which a variance cannot express, goes into the weight.
+    # The eps of the original norm, so that its architecture can load this state dict. A scale
+    # below that eps cannot be expressed by a variance and goes into the weight.
     eps = layer.norm_eps
     below = bool((square < eps).any())
     affine = layer.weight is not None

@@ -1,53 +1,74 @@
-"""Adaptation methods, one a file: what a step minimises, and what is done at the end."""
+"""Adaptation methods, one a file, and the interface for a method of one's own."""
 
-import sys
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+import difflib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, cast
 
-from dial import registry
+from dial.data.batches import Batch as Batch
 from dial.errors import DialError
-from dial.methods.interface import Method, Trainee
+from dial.methods._centroids import set_centroid_classifier as set_centroid_classifier
+from dial.methods._contract import check_method as check_method
+from dial.methods.interface import Images as Images
+from dial.methods.interface import Method as Method
+from dial.methods.interface import Output as Output
+from dial.methods.interface import PlainMethod as PlainMethod
+from dial.methods.interface import Terms as Terms
+from dial.methods.interface import Trainee as Trainee
+from dial.methods.interface import both as both
+from dial.methods.interface import cross_entropy as cross_entropy
+from dial.methods.interface import linear_classifier as linear_classifier
+from dial.methods.interface import target_of as target_of
+from dial.methods.interface import warmup_factor as warmup_factor
+from dial.registry import Registry
 
-__all__ = ["Method", "Trainee", "create", "describe", "names"]
+METHODS = Registry("dial.methods", Method)  # type: ignore[type-abstract]
+names, describe = METHODS.names, METHODS.describe
+_RENAMED = {"regularisation": "regularization"}
 
 
-def names() -> tuple[str, ...]:
-    """The methods there are.
-
-    >>> "dial" in names() and "source_only" in names()
-    True
-    """
-    return registry.names(sys.modules[__name__])
+def kind(method: str | Method) -> type[Method]:
+    """Returns the class of a method; its dataclass fields are the method's settings."""
+    return cast(type[Method], METHODS.factory(method)) if isinstance(method, str) else type(method)
 
 
-def kind(name: str) -> type[Method]:
-    """The class of a method; its fields are the method's settings."""
-    found: type[Method] = registry.load(sys.modules[__name__], name).METHOD
-    return found
+def create(method: str | Method, settings: Mapping[str, Any] | None = None) -> Method:
+    """Returns the method of a name, or an object, with these settings.
 
-
-def create(name: str, settings: Mapping[str, Any] | None = None) -> Method:
-    """A method by its name, with some of its fields set; None leaves a field at its default.
+    Args:
+        method: a name, or an object, which is copied where settings change its fields.
+        settings: values of the method's fields; None stands for the default.
 
     Raises:
         DialError: no such method, or a setting that it does not have.
 
     >>> create("adabn_coral", {"start": "probe"})
-    AdaBNCoral(start='probe', statistics='batch', regularisation=1.0)
+    AdaBNCoral(start='probe', statistics='batch', regularization=1.0)
     """
-    chosen = {key: value for key, value in (settings or {}).items() if value is not None}
-    known = [field.name for field in fields(kind(name))]
-    surplus = [key for key in chosen if key not in known]
-    if surplus:
+    base = METHODS.create(method)
+    values = {name: value for name, value in (settings or {}).items() if value is not None}
+    if not values:
+        return base
+    known = [field.name for field in fields(base)]
+    values = rename(values, known)
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        near = [match for name in unknown for match in difflib.get_close_matches(name, known, n=1)]
+        title = method if isinstance(method, str) else type(method).__name__
         raise DialError(
-            wanted=f"settings of the method {name} ({', '.join(known) or 'it has none'})",
-            got=", ".join(surplus),
-            fix="leave those out, or choose the method that has them",
+            wanted=f"settings of the method {title} ({', '.join(known)})",
+            got=", ".join(unknown),
+            fix=(f"did you mean {near[0]}? If not, " if near else "")
+            + "leave those out, or choose the method that has them",
         )
-    return kind(name)(**chosen)
+    return replace(base, **values)
 
 
-def describe() -> dict[str, str]:
-    """Every method's name with one line about it."""
-    return registry.describe(sys.modules[__name__])
+def rename(values: dict[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Returns the settings with former names replaced; warns of them."""
+    for former, name in _RENAMED.items():
+        if former in values and former not in known and name in known and name not in values:
+            warnings.warn(f"the setting {former} is now called {name}", FutureWarning, stacklevel=3)
+            values = {name if key == former else key: value for key, value in values.items()}
+    return values

@@ -1,4 +1,4 @@
-"""A classifier by logistic regression on features: at the start of a training, or at its end."""
+"""Logistic regression on features as the classifier, before training (LP-FT) or after it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,69 +7,60 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dial.layers.calibration import to_network
-from dial.layers.context import use_domain_if_any
-from dial.layers.conversion import Appended
+from dial.layers import Appended, to_network, use_domain_if_any
 from dial.methods.interface import Trainee, linear_classifier
 
-_REGULARISATION = 0.1
-
-
-def start(trainee: Trainee, images: Iterable[Tensor], labels: Tensor) -> None:
-    """Begin with the classifier that fits the source's features as the network has them now.
-
-    A random classifier's first gradients distort pretrained features (Kumar et al. 2022); this
-    one's do not. It is then fine-tuned like the rest. A DA-layer behind it begins with the scale
-    and shift that give the source's logits back.
-
-    Args:
-        trainee: made ready by a method.
-        images: of the source, in batches.
-        labels: `(N,)`, of these.
-
-    Raises:
-        DialError: the classifier is not linear.
-    """
-    known = trainee.backbone
-    linear_classifier(trainee.network, known.classifier)  # to hear of another kind now
-    features = features_of(trainee, images, "source")
-    weight, bias = fit(features, labels, _REGULARISATION)
-    put(trainee, weight, bias)
-    behind = trainee.network.get_submodule(known.classifier)
-    if isinstance(behind, Appended):
-        logits = features.double().cpu() @ weight.t() + bias
-        layer: Any = behind[1]
-        with torch.no_grad():
-            layer.weight.copy_(logits.std(0, correction=0))
-            layer.bias.copy_(logits.mean(0))
-    new = tuple(name for name in known.new if name != known.classifier)
-    trainee.backbone = replace(known, new=new)
+_REGULARIZATION = 0.1
 
 
 @torch.no_grad()
-def features_of(trainee: Trainee, batches: Iterable[Tensor], domain: str) -> Tensor:
-    """`(N, D)`, in eval mode, with the domain's statistics where the network has domains."""
+def start_from_probe(trainee: Trainee, images: Iterable[Tensor], labels: Tensor) -> None:
+    """Initialize the classifier by logistic regression on the source's features.
+
+    A random classifier's first gradients distort pretrained features; those of a fitted one do
+    not (Kumar et al. 2022, <https://arxiv.org/abs/2202.10054>). It is then fine-tuned like the
+    rest. A DA-layer after it starts with the scale and shift that restore the source's logits.
+    """
+    backbone = trainee.backbone
+    linear_classifier(trainee.network, backbone.classifier)  # fail before the slow part
+    features = extract_features(trainee, images, "source")
+    weight, bias = fit_classifier(trainee, features, labels, regularization=_REGULARIZATION)
+    classifier = trainee.network.get_submodule(backbone.classifier)
+    if isinstance(classifier, Appended):
+        logits = features.double().cpu() @ weight.t() + bias
+        alignment: Any = classifier[1]
+        alignment.weight.copy_(logits.std(0, correction=0))
+        alignment.bias.copy_(logits.mean(0))
+    new = tuple(name for name in backbone.new if name != backbone.classifier)
+    trainee.backbone = replace(backbone, new=new)
+
+
+@torch.no_grad()
+def extract_features(trainee: Trainee, batches: Iterable[Tensor], domain: str) -> Tensor:
+    """Returns features `(N, D)` in eval mode, with the domain's statistics if there are any."""
     trainee.eval()
     with use_domain_if_any(trainee, domain):
-        found = [trainee(to_network(images, trainee)).features.float() for images in batches]
-    return torch.cat(found)
+        features = [trainee(to_network(images, trainee)).features.float() for images in batches]
+    return torch.cat(features)
 
 
-def fit(features: Tensor, labels: Tensor, regularisation: float) -> tuple[Tensor, Tensor]:
-    """Logistic regression; weight `(K, D)` and bias `(K,)` of a softmax over `K` classes."""
+@torch.no_grad()
+def fit_classifier(
+    trainee: Trainee, features: Tensor, labels: Tensor, *, regularization: float
+) -> tuple[Tensor, Tensor]:
+    """Make the classifier a logistic regression on features `(N, D)` with `K` classes.
+
+    `regularization` is scikit-learn's `C`, the inverse of the L2 penalty's weight. Returns weight
+    `(K, D)` and bias `(K,)` in float64.
+    """
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=regularisation, max_iter=1000)
+    model = LogisticRegression(C=regularization, max_iter=1000)
     model.fit(features.cpu().numpy(), labels.cpu().numpy())
     weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
     if len(weight) == 1:  # two classes have one row, the log-odds of the second
         weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2
-    return weight.double(), bias.double()
-
-
-def put(trainee: Trainee, weight: Tensor, bias: Tensor) -> None:
-    """Make it the network's classifier."""
     layer = linear_classifier(trainee.network, trainee.backbone.classifier)
-    with torch.no_grad():
-        layer.weight.copy_(weight)
-        layer.bias.copy_(bias)
+    layer.weight.copy_(weight)
+    layer.bias.copy_(bias)
+    return weight.double(), bias.double()

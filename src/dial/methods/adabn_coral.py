@@ -1,46 +1,43 @@
-"""AdaBN + CORAL: the classifier trained anew on source features with the target's covariance."""
+"""AdaBN + CORAL: AdaBN, then a classifier on source features with the target's covariance."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dial.layers.calibration import calibrate
-from dial.methods._probe import features_of, fit, put
+from dial.layers import calibrate
+from dial.methods._probe import extract_features, fit_classifier
 from dial.methods.adabn import AdaBN
 from dial.methods.interface import Images, Trainee
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaBNCoral(AdaBN):
-    """AdaBN's features, the source's recoloured (Sun et al. 2016) for the classifier."""
+    """CORAL (Sun et al. 2016, <https://arxiv.org/abs/1511.05547>) on the features of AdaBN.
 
-    regularisation: float = 1.0
+    The source's features are whitened and recolored with the covariance of the target's; the
+    classifier is logistic regression on them.
+    """
+
+    regularization: float = 1.0
     """C of the logistic regression that becomes the classifier."""
 
     def finish(self, trainee: Trainee, images: Images) -> None:
-        """Both domains' statistics, both domains' features, and a classifier between them."""
+        """Compute the statistics of both domains, and fit the classifier."""
         super().finish(trainee, images)
         calibrate(trainee.network, images.source, domain="source")
-        source = features_of(trainee, images.source, "source")
-        target = features_of(trainee, images.target, "target")
-        put(trainee, *fit(recolour(source, target), images.source_labels, self.regularisation))
+        source = extract_features(trainee, images.source, "source")
+        target = extract_features(trainee, images.target, "target")
+        features, labels = recolor(source, target), images.source_labels
+        fit_classifier(trainee, features, labels, regularization=self.regularization)
 
 
-def recolour(source: Tensor, target: Tensor) -> Tensor:
-    """CORAL: `(source - mean_s) C_s^(-1/2) C_t^(1/2) + mean_t` with `C = cov + I`, in float64.
-
-    Args:
-        source: `(N, D)`.
-        target: `(M, D)`.
-
-    Returns:
-        `(N, D)`.
-    """
+def recolor(source: Tensor, target: Tensor) -> Tensor:
+    """CORAL: `(source - mean_s) C_s^(-1/2) C_t^(1/2) + mean_t` with `C = cov + I`, in float64."""
     source, target = source.double(), target.double()
     eye = torch.eye(source.shape[1], dtype=torch.float64, device=source.device)
-    whitened = (source - source.mean(0)) @ _power(torch.cov(source.t()) + eye, -0.5)
-    return whitened @ _power(torch.cov(target.t()) + eye, 0.5) + target.mean(0)
+    white = (source - source.mean(0)) @ _power(torch.cov(source.t()) + eye, -0.5)
+    return white @ _power(torch.cov(target.t()) + eye, 0.5) + target.mean(0)
 
 
 def _power(matrix: Tensor, exponent: float) -> Tensor:
@@ -49,4 +46,4 @@ def _power(matrix: Tensor, exponent: float) -> Tensor:
     return power
 
 
-METHOD = AdaBNCoral
+create = AdaBNCoral

@@ -1,31 +1,29 @@
-"""DAN (Long et al. 2015): multi-kernel MMD at the last hidden layer and the logits."""
+"""DAN (Long et al. 2015): multi-kernel MMD at the last hidden layer and at the logits."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor
 
 from dial import losses
-from dial.data.batches import Batch
-from dial.methods.interface import PlainMethod, Terms, both, cross_entropy
+from dial.methods.ddc import DDC
+from dial.methods.interface import Output
 
 
 @dataclass(frozen=True, kw_only=True)
-class DAN(PlainMethod):
-    """Maximum mean discrepancy with five Gaussian kernels, at two layers."""
+class DAN(DDC):
+    """Deep adaptation network, <https://arxiv.org/abs/1502.02791>.
+
+    `cross_entropy(source) + weight * (mmd(features) + mmd(logits))`, each with five Gaussian
+    kernels.
+    """
 
     weight: float = 1.0
     """Weight of the discrepancy."""
 
-    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
-        """Both terms of one pass."""
-        source, target = both(trainee, batch)
-        distance = losses.mmd(source.features, target.features)
-        distance = distance + losses.mmd(source.logits, target.logits)
-        yield {
-            "cross_entropy": cross_entropy(source, batch.labels),
-            "discrepancy": self.weight * distance,
-        }
+    def distance(self, source: Output, target: Output) -> Tensor:
+        """Returns the sum of both layers' discrepancies."""
+        features = losses.mmd(source.features, target.features)
+        return features + losses.mmd(source.logits, target.logits)
 
 
-METHOD = DAN
+create = DAN

@@ -10,122 +10,110 @@ from torch import Tensor, nn
 from dial import losses
 from dial.backbones import Backbone
 from dial.data.batches import Batch
-from dial.layers.calibration import calibrate
-from dial.layers.context import use_domain
-from dial.layers.folding import fold
-from dial.methods._centroids import refit
+from dial.layers import calibrate, fold, use_domain
+from dial.methods._centroids import set_centroid_classifier
 from dial.methods.interface import (
     Images,
     Method,
     Output,
     Terms,
     Trainee,
-    check_choice,
+    both,
     cross_entropy,
-    grown,
     linear_classifier,
+    target_of,
+    warmup_factor,
 )
 from dial.references import Reference
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dial(Method):
-    """`cross_entropy(source) + entropy * entropy(target) + sparsity * sparsity(network)`.
+    """Domain alignment layers (Carlucci et al. 2017), <https://arxiv.org/abs/1702.06332>.
 
-    The terms of the two domains share no activation, so one joint pass and one pass a domain
-    give the same gradient; the second needs less memory.
+    `cross_entropy(source) + entropy * entropy(target) + sparsity * sparsity(network)`, on a
+    network whose normalization layers are DA-layers. The terms of the two domains share no
+    activation, so one joint pass and one pass per domain give the same gradient.
     """
 
     reference: str | Reference = "auto"
-    """Reference distribution; 'auto' is anchored:0.1 for pretrained networks, normal for others."""
+    """Reference distribution; auto is anchored:0.1 for pretrained networks, normal for others."""
     entropy: float = 0.2
     """Weight of the target's entropy."""
     warmup: float = 0.0
-    """Share of the training over which the entropy's weight grows from nothing to its value."""
+    """Fraction of the training over which the entropy's weight grows linearly from 0."""
     sparsity: float = 0.0
-    """Weight of the L1 penalty on centred activations."""
+    """Weight of the L1 penalty on centered activations."""
     passes: str = "auto"
-    """'joint', 'separate', or 'auto': the faster one on the device."""
+    """Passes per step: joint, separate (less memory) or auto (the faster one on the device)."""
     centroids: bool = False
-    """Whether the target's class centres take the classifier's place when training is over."""
+    """Replace the classifier by the target's class centroids after training."""
 
+    choices = Method.choices | {"passes": ("auto", "joint", "separate")}
     without = "the same network with the source's statistics in its DA-layers"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("passes", self.passes, ("auto", "joint", "separate"))
-
     def prepare(self, backbone: Backbone) -> Trainee:
-        """DA-layers in place of all BatchNorms, and where the backbone wants them besides."""
+        """Returns the network with DA-layers for its BatchNorms and after `append_after`."""
         if self.centroids:
-            linear_classifier(backbone.network, backbone.classifier)  # to hear of another kind now
+            linear_classifier(backbone.network, backbone.classifier)  # fail before training
         backbone.convert(self.reference_for(backbone))
         return Trainee(backbone)
 
     def reference_for(self, backbone: Backbone) -> str | Reference:
-        """The reference that 'auto' stands for."""
+        """Returns the reference, with auto resolved."""
         if self.reference == "auto":
             return "anchored:0.1" if backbone.pretrained else "normal"
         return self.reference
 
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
-        """All terms of one joint pass, or those of the source and then those of the target."""
-        assert batch.target is not None  # noqa: S101 - needs_target
-        joint = self.passes == "joint" or (self.passes == "auto" and batch.source.is_cuda)
-        if joint:
-            sizes = {"source": len(batch.source), "target": len(batch.target)}
-            with use_domain(trainee, sizes):
-                output = trainee(torch.cat([batch.source, batch.target]))
-            source, target = (
-                Output(*p) for p in zip(*(o.split([*sizes.values()]) for o in output), strict=True)
-            )
+        """Yields all terms of a joint pass, or the source's terms and then the target's."""
+        images = target_of(batch)
+        if self.passes == "joint" or (self.passes == "auto" and batch.source.is_cuda):
+            with use_domain(trainee, {"source": len(batch.source), "target": len(images)}):
+                source, target = both(trainee, batch)
             yield (
-                self._of_source(source, batch)
-                | self._of_target(target, progress)
-                | self._penalty(trainee, 1)
+                {"cross_entropy": cross_entropy(source, batch.labels)}
+                | self._entropy(target, progress)
+                | self._sparsity(trainee, 1)
             )
             return
         with use_domain(trainee, "source"):
             source = trainee(batch.source)
-        yield self._of_source(source, batch) | self._penalty(trainee, 0.5)
-        if not (self.entropy or self.sparsity):  # the target has its statistics to give, no more
-            with torch.no_grad(), use_domain(trainee, "target"):
-                trainee(batch.target)
-            return
-        with use_domain(trainee, "target"):
-            target = trainee(batch.target)
-        yield self._of_target(target, progress) | self._penalty(trainee, 0.5)
+        yield {"cross_entropy": cross_entropy(source, batch.labels)} | self._sparsity(trainee, 0.5)
+        has_loss = bool(self.entropy or self.sparsity)  # else the pass only updates statistics
+        with use_domain(trainee, "target"), torch.set_grad_enabled(has_loss):
+            target = trainee(images)
+        if has_loss:
+            yield self._entropy(target, progress) | self._sparsity(trainee, 0.5)
 
-    def _of_source(self, source: Output, batch: Batch) -> Terms:
-        return {"cross_entropy": cross_entropy(source, batch.labels)}
-
-    def _of_target(self, target: Output, progress: float) -> Terms:
+    def _entropy(self, target: Output, progress: float) -> Terms:
         if not self.entropy:
             return {}
-        weight = grown(progress, self.warmup) * self.entropy
+        weight = warmup_factor(progress, self.warmup) * self.entropy
         return {"entropy": weight * losses.entropy(target.logits)}
 
-    def _penalty(self, trainee: nn.Module, share: float) -> Terms:
+    def _sparsity(self, trainee: nn.Module, share: float) -> Terms:
+        """`share` is the fraction of the step's domains that the last pass had."""
         if not self.sparsity:
             return {}
         return {"sparsity": self.sparsity * share * losses.sparsity(trainee)}
 
     def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module:
-        """With the source's statistics, taken as the target's are when training is over."""
+        """Returns the network with the source's statistics, calibrated like the target's."""
         network = copy.deepcopy(trainee.network)
         calibrate(network, source, domain="source", passes=1)  # a second one changes little
         return fold(network, "source", fuse=False)
 
     def finish(self, trainee: Trainee, images: Images) -> None:
-        """The target's statistics, over all its images."""
+        """Compute the statistics of the target, over all its images."""
         calibrate(trainee.network, images.target, domain="target")
 
     def predictor(self, trainee: Trainee, images: Images) -> nn.Module:
-        """With the target's statistics, and its class centres where they are asked for."""
+        """Returns the network with the target's statistics and, if wanted, its centroids."""
         network = fold(trainee.network, "target", fuse=False)
         if self.centroids:
-            refit(network, images.target, classifier=trainee.backbone.classifier)
+            set_centroid_classifier(network, images.target, classifier=trainee.backbone.classifier)
         return network
 
 
-METHOD = Dial
+create = Dial

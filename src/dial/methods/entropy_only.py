@@ -7,25 +7,29 @@ from torch import nn
 
 from dial import losses
 from dial.data.batches import Batch
-from dial.methods.interface import PlainMethod, Terms, both, cross_entropy, grown
+from dial.methods.interface import PlainMethod, Terms, both, cross_entropy, warmup_factor
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntropyOnly(PlainMethod):
-    """What the entropy loss does by itself; the paper finds that it can hurt."""
+    """Entropy minimization (Grandvalet and Bengio, NIPS 2004) by itself; it can hurt.
+
+    `cross_entropy(source) + entropy * entropy(target)`, the ablation of DIAL without DA-layers.
+    """
 
     entropy: float = 0.2
     """Weight of the target's entropy."""
     warmup: float = 0.0
-    """Share of the training over which the entropy's weight grows from nothing to its value."""
+    """Fraction of the training over which the entropy's weight grows linearly from 0."""
 
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
-        """Both terms of one pass."""
+        """Yields the cross-entropy of the source and the target's entropy, from one pass."""
         source, target = both(trainee, batch)
+        weight = warmup_factor(progress, self.warmup) * self.entropy
         yield {
             "cross_entropy": cross_entropy(source, batch.labels),
-            "entropy": grown(progress, self.warmup) * self.entropy * losses.entropy(target.logits),
+            "entropy": weight * losses.entropy(target.logits),
         }
 
 
-METHOD = EntropyOnly
+create = EntropyOnly

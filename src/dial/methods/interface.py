@@ -1,4 +1,4 @@
-"""What an adaptation method is: a network prepared, losses of a step, a predictor at the end."""
+"""The interface of a method: prepare a network, give a step's losses, return a predictor."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from dial.backbones import Backbone
 from dial.data.batches import Batch
 from dial.errors import DialError
-from dial.layers.context import DomainSpecific
+from dial.layers import DomainSpecific
 from dial.references import Reference
 
 Terms = dict[str, Tensor]
-"""Loss terms by name, each with its weight; the loss is their sum."""
+"""Loss terms by name, already weighted; the loss is their sum."""
 
 
 class Output(NamedTuple):
@@ -27,7 +27,7 @@ class Output(NamedTuple):
 
 
 class Trainee(nn.Module):
-    """All that is optimised: a backbone's network, and what a method needs beside it."""
+    """All that is optimized: a backbone's network, and a method's own modules in `extra`."""
 
     def __init__(
         self, backbone: Backbone, *, extra: nn.Module | None = None, frozen_norms: bool = False
@@ -37,13 +37,13 @@ class Trainee(nn.Module):
         self.backbone = backbone
 
     def forward(self, images: Tensor) -> Output:
-        """Logits and features of a batch of one domain, or of several under `use_domain`."""
+        """Returns logits and features of a batch of one domain, or of several in `use_domain`."""
         with self.backbone.hidden_features() as features:
             logits = self.network(images)
         return Output(logits, features[0])
 
     def train(self, mode: bool = True) -> "Trainee":
-        """Training mode, but for norms whose statistics stay what they were."""
+        """Set training mode; with `frozen_norms`, normalization layers stay in eval mode."""
         super().train(mode)
         if mode and self.frozen_norms:
             for module in self.network.modules():
@@ -53,9 +53,9 @@ class Trainee(nn.Module):
 
 
 class Images(NamedTuple):
-    """All images of both domains, for what is done when training is over.
+    """All images of both domains in batches, for `Method.finish` and `Method.predictor`.
 
-    The target's come in an order that tells nothing of their labels.
+    The order of the target's images is independent of their labels.
     """
 
     source: Iterable[Tensor]
@@ -65,117 +65,132 @@ class Images(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """An adaptation method. Its fields are its settings; `--help` shows them."""
+    """An adaptation method. Its dataclass fields are its settings, their doc strings the help."""
 
     needs_target: ClassVar[bool] = True
-    """Whether training looks at the target's images."""
+    """Whether training uses the target's images."""
     adapts: ClassVar[bool] = True
-    """Whether the target's images have any part in the predictor."""
+    """Whether the predictor depends on the target's images."""
     without: ClassVar[str] = ""
-    """What `unadapted` is, in words."""
+    """A description of the network that `unadapted` returns."""
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"start": ("random", "probe")}
+    """The values that a setting can have, by its name."""
 
     start: str = "random"
-    """The new classifier at the first step: random, or probe (fitted to the source's features)."""
+    """Initial classifier: random, or probe (logistic regression on the source's features)."""
 
     def __post_init__(self) -> None:
-        check_choice("start", self.start, ("random", "probe"))
+        for name, values in self.choices.items():
+            if getattr(self, name) not in values:
+                wanted, got = f"{name} to be one of {', '.join(values)}", repr(getattr(self, name))
+                raise DialError(wanted=wanted, got=got, fix="choose one of those")
 
     @abstractmethod
     def prepare(self, backbone: Backbone) -> Trainee:
-        """Make the network ready for training, in place."""
+        """Returns the trainee; changes the backbone's network in place."""
+
+    def begin(self, trainee: Trainee, images: Iterable[Tensor], labels: Tensor) -> None:
+        """Initialize the classifier before the first step, as `start` says.
+
+        Args:
+            trainee: from `prepare`.
+            images: source images in batches.
+            labels: `(N,)`, the labels of these images.
+        """
+        if self.start == "probe":
+            from dial.methods._probe import start_from_probe  # it needs this module
+
+            start_from_probe(trainee, images, labels)
 
     @abstractmethod
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
-        """The losses of one step; gradients of what is yielded are accumulated one by one.
+        """Yields the losses of one step; a backward pass follows each dictionary.
 
         Args:
-            trainee: called as a `Trainee` is.
-            batch: of both domains.
+            trainee: the `Trainee`, possibly wrapped; call it with images to get an `Output`.
+            batch: source images, their labels, and target images if `needs_target`.
             progress: from 0 at the first step to 1 at the last.
         """
 
     def reference_for(self, backbone: Backbone) -> str | Reference | None:  # noqa: ARG002
-        """The reference distribution of its DA-layers; None where it has no such layers."""
+        """Returns the reference distribution of the DA-layers; None if there are none."""
         return None
 
     def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module | None:  # noqa: ARG002
-        """A plain network to compare the predictor with, from before `finish`; most have none.
+        """Returns a plain network to compare the predictor with, or None.
 
-        The trainee is not changed; `source` are some of the source's images.
+        Called before `finish` with some source images; must not change the trainee.
         """
         return None
 
     def finish(self, trainee: Trainee, images: Images) -> None:  # noqa: B027 - most do nothing
-        """What is done once, after the last step."""
+        """Change the trainee once, after the last step."""
 
     def predictor(self, trainee: Trainee, images: Images) -> nn.Module:  # noqa: ARG002
-        """The target's predictor as a plain network in eval mode, once `finish` is done."""
+        """Returns the target's predictor, a plain network in eval mode; called after `finish`."""
         return trainee.network.eval()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlainMethod(Method):
-    """A method on the network as it is, without DA-layers."""
+    """A method that adds losses to the network as it is, without DA-layers."""
 
     statistics: str = "auto"
-    """BatchNorm while training: 'frozen', 'batch', or 'auto', which freezes pretrained ones."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("statistics", self.statistics, ("auto", "frozen", "batch"))
+    """BatchNorm statistics in training: batch, frozen, or auto (frozen if pretrained)."""
+    choices = Method.choices | {"statistics": ("auto", "frozen", "batch")}
 
     def prepare(self, backbone: Backbone) -> Trainee:
-        """The network as it is, and the method's own modules."""
+        """Returns the unchanged network with the method's own modules beside it."""
         frozen = self.statistics == "frozen" or (self.statistics == "auto" and backbone.pretrained)
-        return Trainee(backbone, extra=self.beside(backbone), frozen_norms=frozen)
+        return Trainee(backbone, extra=self.extra_modules(backbone), frozen_norms=frozen)
 
-    def beside(self, backbone: Backbone) -> nn.Module | None:  # noqa: ARG002
-        """Modules beside the network that are trained with it."""
+    def extra_modules(self, backbone: Backbone) -> nn.Module | None:  # noqa: ARG002
+        """Returns modules to train beside the network, such as a discriminator, or None."""
         return None
 
 
-def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
-    """Refuse a setting that is none of the choices."""
-    if value not in tuple(choices):
-        raise DialError(
-            wanted=f"{name} to be one of {', '.join(map(str, choices))}",
-            got=repr(value),
-            fix="choose one of those",
-        )
-
-
 def linear_classifier(network: nn.Module, name: str) -> nn.Linear:
-    """The linear layer that gives the logits, without what stands behind it.
-
-    Raises:
-        DialError: it is of another kind, or has no bias.
-    """
+    """Returns the linear layer of the classifier, without a DA-layer or BatchNorm after it."""
     layer = network.get_submodule(name)
     layer = layer[0] if isinstance(layer, nn.Sequential) else layer
     if not isinstance(layer, nn.Linear) or layer.bias is None:
         raise DialError(
-            wanted="a linear classifier with a bias, to fit it anew before or after training",
+            wanted="a linear classifier with a bias, to refit it before or after training",
             got=f"a {type(layer).__name__}",
-            fix="choose another backbone, or leave its classifier: --start random, and for dial "
+            fix="choose another backbone, or keep its classifier: --start random, and for dial "
             "--no-centroids",
         )
     return layer
 
 
-def cross_entropy(output: Output, labels: Tensor) -> Tensor:
-    """Of the source, averaged over its sub-batch, in float32."""
-    return nn.functional.cross_entropy(output.logits.float(), labels)
-
-
-def grown(progress: float, warmup: float) -> float:
-    """The share of its value that a weight has come to, which grows evenly while `warmup` lasts."""
-    return min(1.0, progress / warmup) if warmup else 1.0
+def target_of(batch: Batch) -> Tensor:
+    """Returns the target images of a batch, `(M, C, H, W)`; refuses a batch without any."""
+    if batch.target is None:
+        raise DialError(
+            wanted="target images in the batch",
+            got="none",
+            fix="set needs_target = True in the method's class",
+        )
+    return batch.target
 
 
 def both(trainee: nn.Module, batch: Batch) -> tuple[Output, Output]:
-    """One pass over source and target together, through a network that tells no domains apart."""
-    assert batch.target is not None  # noqa: S101 - the method said that it needs one
-    output = trainee(torch.cat([batch.source, batch.target]))
-    sizes = [len(batch.source), len(batch.target)]
-    (of_source, of_target), (source, target) = (part.split(sizes) for part in output)
-    return Output(of_source, source), Output(of_target, target)
+    """Returns the outputs of source and target, from one pass over the joint batch."""
+    domains = [batch.source, target_of(batch)]
+    output = trainee(torch.cat(domains))
+    source, target = map(Output, *(part.split([*map(len, domains)]) for part in output))
+    return source, target
+
+
+def cross_entropy(output: Output, labels: Tensor) -> Tensor:
+    """Returns the mean cross-entropy over a sub-batch, in float32."""
+    return nn.functional.cross_entropy(output.logits.float(), labels)
+
+
+def warmup_factor(progress: float, warmup: float) -> float:
+    """Linear warm-up: the fraction of the final weight.
+
+    >>> warmup_factor(0.1, 0.5), warmup_factor(0.7, 0.5), warmup_factor(0.0, 0.0)
+    (0.2, 1.0, 1.0)
+    """
+    return min(1.0, progress / warmup) if warmup else 1.0

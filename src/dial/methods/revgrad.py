@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from dial.backbones import Backbone
 from dial.data.batches import Batch
@@ -14,7 +15,7 @@ from dial.methods.interface import PlainMethod, Terms, both, cross_entropy
 
 
 class _Reverse(torch.autograd.Function):
-    """The identity, whose gradient comes back with the opposite sign and a factor."""
+    """The identity, whose gradient is multiplied by `-factor`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
@@ -28,41 +29,39 @@ class _Reverse(torch.autograd.Function):
 
 @dataclass(frozen=True, kw_only=True)
 class RevGrad(PlainMethod):
-    """A discriminator 1024-1024-1 behind a gradient reversal, at the last hidden layer."""
+    """Domain-adversarial training by gradient reversal, <https://arxiv.org/abs/1409.7495>.
+
+    A discriminator 1024-1024-1 on the last hidden features learns to tell the domains apart. Its
+    gradient reaches the network with the sign reversed, times a factor that grows from 0 to 1:
+    `2 / (1 + exp(-10 progress)) - 1`.
+    """
 
     weight: float = 0.1
     """Weight of the domain loss."""
 
-    def beside(self, backbone: Backbone) -> nn.Module:
-        """The discriminator."""
-        return nn.Sequential(
-            nn.Linear(backbone.num_features, 1024),
-            nn.ReLU(),
-            nn.Dropout(0.5),
-            nn.Linear(1024, 1024),
-            nn.ReLU(),
-            nn.Dropout(0.5),
-            nn.Linear(1024, 1),
-        )
+    def extra_modules(self, backbone: Backbone) -> nn.Module:
+        """Returns the discriminator."""
+        layers: list[nn.Module] = []
+        for size in (backbone.num_features, 1024):
+            layers += [nn.Linear(size, 1024), nn.ReLU(), nn.Dropout(0.5)]
+        return nn.Sequential(*layers, nn.Linear(1024, 1))
 
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
-        """Both terms of one pass; the reversal grows from 0 to 1 with the progress."""
+        """Yields the cross-entropy of the source and the domain loss, from one pass."""
         source, target = both(trainee, batch)
-        reversal = 2 / (1 + math.exp(-10 * progress)) - 1
-        features = torch.cat([source.features, target.features])
-        features = _Reverse.apply(features, reversal)
-        guesses = trainee.get_submodule("extra")(features).squeeze(1).float()
-        truth = torch.zeros_like(guesses)
-        truth[: len(source.features)] = 1
-        of_source, of_target = torch.nn.functional.binary_cross_entropy_with_logits(
-            guesses, truth, reduction="none"
-        ).split([len(source.features), len(target.features)])
-        # Each domain counts the same, whatever the sub-batches.
-        domain = (of_source.mean() + of_target.mean()) / 2
+        sizes = [len(source.features), len(target.features)]
+        factor = 2 / (1 + math.exp(-10 * progress)) - 1
+        features = _Reverse.apply(torch.cat([source.features, target.features]), factor)
+        logits = trainee.get_submodule("extra")(features).squeeze(1).float()
+        is_source = torch.zeros_like(logits)
+        is_source[: sizes[0]] = 1
+        domain_losses = binary_cross_entropy_with_logits(logits, is_source, reduction="none")
+        # The mean of each domain's mean: sub-batches of unequal sizes count the same.
+        of_source, of_target = (part.mean() for part in domain_losses.split(sizes))
         yield {
             "cross_entropy": cross_entropy(source, batch.labels),
-            "domain": self.weight * domain,
+            "domain": self.weight * ((of_source + of_target) / 2),
         }
 
 
-METHOD = RevGrad
+create = RevGrad

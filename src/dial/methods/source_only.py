@@ -1,4 +1,4 @@
-"""Source only: cross-entropy on the labelled images, the target never seen."""
+"""Source only: cross-entropy on the labelled images; the target is not used."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class SourceOnly(PlainMethod):
     adapts = False
 
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
-        """Cross-entropy of the source."""
+        """Yields the cross-entropy of the source."""
         yield {"cross_entropy": cross_entropy(trainee(batch.source), batch.labels)}
 
 
-METHOD = SourceOnly
+create = SourceOnly

@@ -1,36 +1,55 @@
-"""Reference distributions, one a file: what a DA-layer maps every domain's activations onto."""
+"""Reference distributions, one per file: what a DA-layer maps every domain's activations onto."""
 
-import sys
-
-from dial import registry
-from dial.errors import DialError
+from dial.references._accumulators import Accumulator, MomentAccumulator, SampleAccumulator
+from dial.references._fused import align
+from dial.references._synchronization import unsynchronized
 from dial.references.anchored import Anchored
-from dial.references.interface import Reference, Shared, Statistics, Tracking
+from dial.references.interface import (
+    MomentReference,
+    Reference,
+    Shared,
+    Statistics,
+    Tracking,
+    per_channel,
+    widen,
+)
 from dial.references.laplace import Laplace
 from dial.references.normal import Normal
+from dial.registry import Registry
 
 __all__ = [
+    "REFERENCES",
+    "Accumulator",
     "Anchored",
     "Laplace",
+    "MomentAccumulator",
+    "MomentReference",
     "Normal",
     "Reference",
+    "SampleAccumulator",
     "Shared",
     "Statistics",
     "Tracking",
+    "align",
     "describe",
+    "per_channel",
     "resolve",
+    "unsynchronized",
+    "widen",
 ]
+
+REFERENCES = Registry("dial.references", Reference)  # type: ignore[type-abstract]
 
 
 def describe() -> dict[str, str]:
-    """Every reference's name with one line about it."""
-    return registry.describe(sys.modules[__name__])
+    """Returns one line about each reference, by name."""
+    return REFERENCES.describe()
 
 
-def resolve(reference: "str | Reference", *, eps: float = 1e-5) -> Reference:
-    """A reference by its name, with `eps` as its numerical constant, or the object as it is.
+def resolve(reference: str | Reference, *, eps: float = 1e-5) -> Reference:
+    """Returns a reference by its name, with `eps` as numerical constant, or the object itself.
 
-    A name may end in a number, where the reference has one: `anchored:0.5`.
+    A name may end in a number, if the reference has one: `anchored:0.5`.
 
     Raises:
         DialError: an unknown name, or an object without the interface of `Reference`.
@@ -42,38 +61,4 @@ def resolve(reference: "str | Reference", *, eps: float = 1e-5) -> Reference:
     >>> resolve("anchored:0.5")
     Anchored(weight=0.5, eps=1e-05)
     """
-    if isinstance(reference, str):
-        return _by_name(reference, eps)
-    methods = [name for name in vars(Reference) if not name.startswith("_")]
-    missing = [name for name in methods if not hasattr(reference, name)]
-    if missing or isinstance(reference, type):
-        raise DialError(
-            wanted="a reference distribution: a name or an object with the methods of "
-            "dial.references.Reference",
-            got=f"{reference!r}" + (f" without {', '.join(missing)}" if missing else ", a class"),
-            fix="pass an instance of a subclass of dial.references.Reference",
-        )
-    return reference
-
-
-def _by_name(reference: str, eps: float) -> Reference:
-    name, colon, number = reference.partition(":")
-    module = registry.load(sys.modules[__name__], name)
-    if colon and not (hasattr(module, "create_variant") and _is_number(number)):
-        raise DialError(
-            wanted="a reference's name, or anchored:W with W, the weight of the data, in (0, 1]",
-            got=repr(reference),
-            fix=f"take {name}, or anchored:0.5",
-        )
-    entry: Reference = (
-        module.create_variant(float(number), eps=eps) if colon else module.create(eps)
-    )
-    return entry
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return REFERENCES.create(reference, eps=eps)

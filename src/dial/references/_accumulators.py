@@ -1,4 +1,4 @@
-"""Statistics of a whole domain, gathered batch by batch."""
+"""Statistics of a whole domain, accumulated batch by batch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -6,36 +6,34 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dial.references import _fused as kernels
-
-_PIECE = 2**14  # values a channel that float32 sums up with all its digits, or nearly
+_PIECE = 2**14  # values per channel that float32 sums up with (nearly) all digits
 
 
-class Pool(ABC):
-    """Sees every batch `(N, C, *)` of a domain once, and then tells the domain's statistics."""
+class Accumulator(ABC):
+    """Takes every batch `(N, C, *)` of a domain once, then returns the domain's statistics."""
 
     exact: bool = True
-    """Whether the result is that of all values, and not of a sample."""
+    """Whether the result is that of all values, not of a sample."""
 
     @abstractmethod
     def add(self, x: Tensor) -> None:
-        """Take in one batch."""
+        """Add one batch."""
 
     @abstractmethod
     def result(self) -> tuple[Tensor, Tensor]:
-        """Location and spread of all that was taken in, `(C,)` each, in float64."""
+        """Returns location and spread of all values so far, `(C,)` each, in float64."""
 
 
-class MomentPool(Pool):
+class MomentAccumulator(Accumulator):
     """Mean and (biased) variance of all values, however uneven the batches.
 
     Batches are merged by the update of Chan, Golub and LeVeque (1979), which stays accurate
     where the sum of squares cancels.
 
-    >>> pool = MomentPool()
+    >>> accumulator = MomentAccumulator()
     >>> for batch in torch.arange(10.0)[:, None].split([7, 1, 2]):
-    ...     pool.add(batch)
-    >>> [value.item() for value in pool.result()]
+    ...     accumulator.add(batch)
+    >>> [value.item() for value in accumulator.result()]
     [4.5, 8.25]
     """
 
@@ -44,16 +42,19 @@ class MomentPool(Pool):
         self.mean = self.squares = torch.zeros(())
 
     def add(self, x: Tensor) -> None:
-        """Take in one batch."""
+        """Add one batch."""
         if x.numel() == 0:
             return
-        places = x.numel() // (x.shape[0] * x.shape[1])
-        for part in x.detach().split(max(1, _PIECE // places)):
-            self._add(part)
+        positions = x.numel() // (x.shape[0] * x.shape[1])
+        for piece in x.detach().split(max(1, _PIECE // positions)):
+            self._merge(piece)
 
-    def _add(self, x: Tensor) -> None:
+    def _merge(self, x: Tensor) -> None:
+        from dial.references._fused import moments  # which imports the references, and they this
+
         count = x.numel() // x.shape[1]
-        mean, var = (value.double() for value in _moments(x))
+        # The moments of a piece have the precision of the batch; merging them is in float64.
+        mean, var = (value.double() for value in moments(x))
         if self.count == 0:
             self.mean = self.squares = torch.zeros_like(mean)
         shift, total = mean - self.mean, self.count + count
@@ -62,25 +63,17 @@ class MomentPool(Pool):
         self.count = total
 
     def result(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance, `(C,)` each."""
+        """Returns mean and variance, `(C,)` each."""
         return self.mean, self.squares / self.count
 
 
-def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Of one piece, in its own precision: the merging of pieces has the digits."""
-    if kernels.runs_fused(x):
-        return kernels.moments(kernels.dense_like(x, x))
-    var, mean = torch.var_mean(kernels.widen(x).transpose(0, 1).flatten(1), dim=1, correction=0)
-    return mean, var
-
-
-class SamplePool(Pool):
+class SampleAccumulator(Accumulator):
     """Any statistics, of a uniform random sample of all values.
 
-    Up to `capacity` values a channel the sample is everything, and the result exact. Beyond it
-    memory stays flat and every value, whatever its batch, has the same chance to be in the
-    sample: each position draws a random key, and those with the smallest keys are kept. The keys
-    come from a generator of the pool's own, so the result is the same every time.
+    Up to `capacity` values per channel the sample is complete and the result exact. Beyond that,
+    memory stays constant and every value has the same chance to be in the sample: each position
+    draws a random key, and the smallest keys stay. The accumulator has a generator of its own,
+    so the result is reproducible.
     """
 
     def __init__(
@@ -92,22 +85,21 @@ class SamplePool(Pool):
         self.sample: Tensor | None = None
 
     def add(self, x: Tensor) -> None:
-        """Take in one batch."""
+        """Add one batch."""
         values = x.detach().transpose(0, 1).flatten(1)
-        fresh = torch.rand(values.shape[1], generator=self.generator)
-        keys = torch.cat([self.keys, fresh])
+        count = len(self.keys)
+        keys = torch.cat([self.keys, torch.rand(values.shape[1], generator=self.generator)])
         self.exact = self.exact and len(keys) <= self.capacity
-        kept = keys.argsort()[: self.capacity]
-        seen = len(self.keys)
-        new = values[:, (kept[kept >= seen] - seen).to(x.device)].float()
+        smallest = keys.argsort()[: self.capacity]
+        former, new = smallest[smallest < count], smallest[smallest >= count]
+        sample = values[:, (new - count).to(x.device)].float()
         if self.sample is not None:
-            new = torch.cat([self.sample[:, kept[kept < seen].to(x.device)], new], dim=1)
-        self.sample = new
-        self.keys = torch.cat([keys[kept[kept < seen]], keys[kept[kept >= seen]]])
+            sample = torch.cat([self.sample[:, former.to(x.device)], sample], dim=1)
+        self.sample, self.keys = sample, torch.cat([keys[former], keys[new]])
 
     def result(self) -> tuple[Tensor, Tensor]:
-        """The estimates on the sample, `(C,)` each."""
+        """Returns the estimates on the sample, `(C,)` each."""
         if self.sample is None:
-            raise RuntimeError("no batch was taken in")
+            raise RuntimeError("no batch was added")
         location, spread = self.estimate(self.sample.t().double())
         return location, spread

@@ -3,6 +3,6 @@
 from dial.references.normal import Normal
 
 
-def create(eps: float) -> Normal:  # noqa: ARG001 - the prior takes its place
-    """The entry `epsilon`, with the paper's value."""
+def create(*, eps: float = 1e-5) -> Normal:  # noqa: ARG001 - the prior's 1 replaces it
+    """Returns the entry `epsilon`, with the paper's value."""
     return Normal(eps=1.0)

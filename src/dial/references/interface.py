@@ -1,25 +1,27 @@
-"""What a reference distribution is: an estimator of location and spread, and their use."""
+"""The interface of a reference distribution, and what one of your own needs.
+
+A reference turns a batch into statistics (`estimate`) and statistics into the transformation
+`y = (x - b) / s` (`transform`). All tensors `x` are `(N, C, *)`, all statistics `(C,)`.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from dial.references._accumulators import Pool, SamplePool
-from dial.references._fused import per_channel, widen
+from dial.references._accumulators import Accumulator, MomentAccumulator, SampleAccumulator
 
 
 class Statistics(NamedTuple):
-    """Location and spread of each channel, both of shape `(C,)`; what a DA-layer stores."""
+    """Location and spread of each channel, `(C,)` each: what a DA-layer stores for a domain."""
 
     location: Tensor
     spread: Tensor
 
 
 class Shared(NamedTuple):
-    """What a layer's domains have in common, `(C,)` each: the affine, and the pretrained prior."""
+    """What all domains of a layer share, `(C,)` each: the affine and the pretrained statistics."""
 
     weight: Tensor | None
     bias: Tensor | None
@@ -27,52 +29,52 @@ class Shared(NamedTuple):
 
 
 class Tracking(NamedTuple):
-    """A domain's running statistics, changed in place, and how far a batch moves them."""
+    """Running statistics of a domain, which `update` changes in place, and their momentum."""
 
     running: Statistics | None
     momentum: float
 
     @torch.no_grad()
     def update(self, batch: Statistics) -> None:
-        """Move the running statistics, where there are any, towards those of a batch."""
+        """Move the running statistics, if there are any, towards those of a batch."""
         if self.running is not None:
-            for own, new in zip(self.running, batch, strict=True):
-                own.lerp_(new.to(own.dtype), self.momentum)
+            for average, value in zip(self.running, batch, strict=True):
+                average.lerp_(value.to(average.dtype), self.momentum)
 
 
 class Reference(ABC):
-    """A fixed distribution that a DA-layer maps the activations of every domain onto.
+    """A fixed distribution onto which a DA-layer maps the activations of every domain.
 
     To add one, implement `estimate` and `transform` with differentiable operations. The other
-    methods follow from these two; override them where something faster or more exact exists.
-    Objects are immutable and hold no tensors: one serves all layers of a network.
+    methods follow from these two; override them where something more exact exists. Objects are
+    immutable and hold no tensors, so one object serves all layers of a network.
     """
 
     @abstractmethod
     def estimate(self, x: Tensor) -> Statistics:
-        """Location and spread of a batch `(N, C, *)` of one domain, channel by channel."""
+        """Returns location and spread of each channel of one domain's batch `(N, C, *)`."""
 
     @abstractmethod
     def transform(self, statistics: Statistics, prior: Statistics | None) -> tuple[Tensor, Tensor]:
-        """The location `b` and the *square* of the scale, `s**2`, in `y = (x - b) / s`.
+        """Returns the location `b` and the *square* of the scale, `s**2`, of `y = (x - b) / s`.
 
-        `prior` has the statistics of the pretrained network, None where there are none.
+        `prior` holds the statistics of the pretrained network, or None if there are none.
         """
 
     def uses_prior(self) -> bool:
-        """Whether `transform` looks at the prior, so that layers must keep it."""
+        """Whether `transform` depends on the prior, so that layers must keep it."""
         return False
 
     def tracked(self, statistics: Statistics, count: int) -> Statistics:  # noqa: ARG002
-        """What enters the running average, for a batch of `count` values a channel."""
+        """Returns what enters the running average, for a batch of `count` values per channel."""
         return statistics
 
-    def pool(self) -> Pool:
-        """A new accumulator for the statistics of a whole domain, batch after batch."""
-        return SamplePool(self.estimate)
+    def accumulator(self) -> Accumulator:
+        """Returns a new accumulator of a whole domain's statistics, batch by batch."""
+        return SampleAccumulator(self.estimate)
 
     def from_moments(self, mean: Tensor, var: Tensor) -> Statistics:
-        """The statistics of normally distributed channels with these moments, `(C,)` each."""
+        """Returns the statistics of normally distributed channels with these moments."""
         grid = torch.linspace(0, 1, 2049, dtype=torch.float64, device=mean.device)
         quantiles = torch.special.ndtri((grid[1:] + grid[:-1]) / 2)
         quantiles = quantiles / quantiles.square().mean().sqrt()
@@ -81,7 +83,7 @@ class Reference(ABC):
         return Statistics(location.to(mean.dtype), spread.to(var.dtype))
 
     def align(self, x: Tensor, shared: Shared, tracking: Tracking) -> Tensor:
-        """`weight * (x - b) / s + bias` with the statistics of this batch of one domain."""
+        """Returns `weight * (x - b) / s + bias` with the statistics of this batch of one domain."""
         wide = widen(x)
         statistics = self.estimate(wide)
         tracking.update(self.tracked(statistics, x.numel() // x.shape[1]))
@@ -92,9 +94,33 @@ class Reference(ABC):
             y = y + per_channel(shared.bias, x)
         return y.to(x.dtype)
 
-    def align_jointly(
-        self, x: Tensor, sizes: Sequence[int], shared: Shared, tracking: Sequence[Tracking]
-    ) -> Tensor:
-        """`align` for a batch of several domains, one after the other in runs of `sizes`."""
-        parts = zip(x.split(list(sizes)), tracking, strict=True)
-        return torch.cat([self.align(part, shared, own) for part, own in parts])
+
+class MomentReference(Reference):
+    """A reference whose location is the mean and whose spread is the (biased) variance."""
+
+    def estimate(self, x: Tensor) -> Statistics:
+        """Returns mean and biased variance of each channel of `(N, C, *)`."""
+        var, mean = torch.var_mean(x, dim=[0, *range(2, x.dim())], correction=0)
+        return Statistics(mean, var)
+
+    def tracked(self, statistics: Statistics, count: int) -> Statistics:
+        """Returns the mean and the unbiased variance, which torch's BatchNorm tracks too."""
+        return Statistics(statistics.location, statistics.spread * (count / (count - 1)))
+
+    def accumulator(self) -> Accumulator:
+        """Returns an accumulator that is exact, also over uneven batches."""
+        return MomentAccumulator()
+
+    def from_moments(self, mean: Tensor, var: Tensor) -> Statistics:
+        """Returns the moments themselves."""
+        return Statistics(mean, var)
+
+
+def per_channel(values: Tensor, x: Tensor) -> Tensor:
+    """Returns `(C,)` values in a shape that broadcasts against `x`."""
+    return values.view(1, -1, *[1] * (x.dim() - 2))
+
+
+def widen(x: Tensor) -> Tensor:
+    """Returns `x` in float32 at least: half precision has too few digits for statistics."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -1,73 +1,72 @@
-"""How pictures of a report are drawn: two themes, any names, one SVG file for each."""
+"""How pictures of a report are drawn: as SVG, in light and dark colors, with any class names."""
 
 import base64
 import io
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-_LONGEST = 22  # characters of a class name in a picture
 
-
-@dataclass(frozen=True)
-class Theme:
-    """Colours for one kind of page."""
+class Theme(NamedTuple):
+    """Colors for light or for dark pages."""
 
     text: str
     faint: str
     paper: str
+    before: str
     source: str
     target: str
-    before: str
-    others: tuple[str, ...]
+    green: str
+    purple: str
+    yellow: str
 
-    def colours(self) -> tuple[str, ...]:
-        """All of them, in one order for all themes."""
-        first = self.text, self.faint, self.paper, self.source, self.target, self.before
-        return first + self.others
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Colors of lines, in the order in which they are used."""
+        return self.source, self.target, self.green, self.purple, self.yellow
 
 
 LIGHT = Theme(
-    text="#3a4149", faint="#d9dee3", paper="#ffffff", source="#2f6fb3", target="#d9662b",
-    before="#8a939d", others=("#2f6fb3", "#d9662b", "#3c8d5a", "#8d5bb5", "#b08a1e"),
+    text="#3a4149", faint="#d9dee3", paper="#ffffff", before="#8a939d", source="#2f6fb3",
+    target="#d9662b", green="#3c8d5a", purple="#8d5bb5", yellow="#b08a1e",
 )  # fmt: skip
 DARK = Theme(
-    text="#c9d1d9", faint="#39424c", paper="#1b2026", source="#6aaaf0", target="#f59a62",
-    before="#8d98a5", others=("#6aaaf0", "#f59a62", "#6cc790", "#c39ae6", "#dcb94f"),
+    text="#c9d1d9", faint="#39424c", paper="#1b2026", before="#8d98a5", source="#6aaaf0",
+    target="#f59a62", green="#6cc790", purple="#c39ae6", yellow="#dcb94f",
 )  # fmt: skip
 
+Draw = Callable[[Axes, Theme], None]
 
-@dataclass(frozen=True)
-class Picture:
-    """An image for light pages, one for dark ones, and what they show in words."""
+
+class Picture(NamedTuple):
+    """An image for light pages, one for dark pages, and a description in words."""
 
     light: str
     dark: str
     alt: str
 
 
-def shorten(name: str, longest: int = _LONGEST) -> str:
-    """A name that fits beside an axis."""
+def shorten(name: str, longest: int = 22) -> str:
+    """Returns a name that fits beside an axis."""
     name = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
     return name if len(name) <= longest else name[: longest - 1] + "\u2026"
 
 
-def percent_axis(axes: Axes, which: str) -> None:
-    """Write the figures of an axis, `x` or `y`, as percentages."""
-    axis = axes.xaxis if which == "x" else axes.yaxis
+def use_percent(axis: Axis) -> None:
+    """Label an axis with percentages."""
     axis.set_major_locator(MaxNLocator(6))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
 
 
-def legend(axes: Axes, theme: Theme, *, columns: int = 2, marks: float = 1.0) -> None:
-    """Above the picture, where it covers nothing."""
+def add_legend(axes: Axes, theme: Theme, *, columns: int = 2, marks: float = 1.0) -> None:
+    """Put the legend above the picture, where it covers nothing."""
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False,
         labelcolor=theme.text, fontsize=9, handlelength=1.2, columnspacing=1.2, borderaxespad=0.2,
@@ -75,17 +74,11 @@ def legend(axes: Axes, theme: Theme, *, columns: int = 2, marks: float = 1.0) ->
     )  # fmt: skip
 
 
-def render(
-    draw: Callable[[Axes, Theme], None],
-    size: tuple[float, float],
-    *,
-    alt: str,
-    pixels: bool = False,
-) -> Picture:
-    """Draw a picture; all but `pixels` get their dark colours by exchanging the light ones."""
+def render(draw: Draw, size: tuple[float, float], *, alt: str, pixels: bool = False) -> Picture:
+    """Returns a picture; the dark one is the light one with other colors, unless it has pixels."""
     light = _svg(draw, size, LIGHT)
     dark = _svg(draw, size, DARK) if pixels else light
-    for old, new in zip(LIGHT.colours(), DARK.colours(), strict=True):
+    for old, new in zip(LIGHT, DARK, strict=True):
         dark = dark.replace(old, new)
     return Picture(_uri(light), _uri(dark), alt)
 
@@ -94,8 +87,8 @@ def _uri(svg: str) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
-def _svg(draw: Callable[[Axes, Theme], None], size: tuple[float, float], theme: Theme) -> str:
-    """An SVG file; text stays text, so that any script is drawn by the reader's fonts."""
+def _svg(draw: Draw, size: tuple[float, float], theme: Theme) -> str:
+    """Returns an SVG file; text stays text, so that the reader's fonts draw any script."""
     settings: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "dial",
@@ -110,18 +103,13 @@ def _svg(draw: Callable[[Axes, Theme], None], size: tuple[float, float], theme: 
         layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
         figure = Figure(figsize=size, dpi=150, layout=layout)
         axes = figure.add_subplot()
-        _dress(axes, theme)
+        axes.set_axisbelow(True)
+        axes.grid(visible=True, color=theme.faint, linewidth=0.7)
+        axes.tick_params(colors=theme.text, labelcolor=theme.text, length=0, labelsize=9)
+        axes.spines[:].set_color(theme.faint)
         draw(axes, theme)
-        for label in (axes.xaxis.label, axes.yaxis.label):
-            label.set_color(theme.text)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.label.set_color(theme.text)
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     return file.getvalue()
-
-
-def _dress(axes: Axes, theme: Theme) -> None:
-    axes.set_axisbelow(True)
-    axes.grid(visible=True, color=theme.faint, linewidth=0.7)
-    axes.tick_params(colors=theme.text, labelcolor=theme.text, length=0, labelsize=9)
-    for spine in axes.spines.values():
-        spine.set_color(theme.faint)

@@ -1,4 +1,4 @@
-"""The pictures of a report, each with what it shows in words."""
+"""The pictures of a report, each with a description of what it shows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,28 +9,33 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from dial.reporting.drawing import Picture, Theme, legend, percent_axis, render, shorten
-from dial.reporting.shift import Distance
+from dial.reporting.drawing import Picture, Theme, add_legend, render, shorten, use_percent
 
 NAMED = 40
 """Classes beyond which a picture names none of them."""
-_COLUMNS = 12  # layers beyond which there are lines in place of bars
+_BARS = 12  # layers up to which there are bars; beyond there are lines
+_LEVEL = 5  # layers up to which their names are level
 _ANNOTATED = 12  # classes up to which a confusion matrix has its figures written in
+_LARGE_NAMES = 20  # classes up to which their names are larger
+_MARKED = 30  # epochs up to which each has a mark
+_DARK_CELL = 0.55  # share beyond which a cell's figure is written in the paper's color
+
+_WHOLE_PERCENT = FuncFormatter(lambda value, _: f"{value:.0%}")
 
 Floats = npt.NDArray[Any]
 
 
 def curves(
-    series: dict[str, list[tuple[float, float]]], *, title: str, percent: bool = False
+    series: Mapping[str, Sequence[tuple[float, float]]], *, title: str, percent: bool = False
 ) -> Picture:
-    """Lines over epochs, one for each name: `(epoch, value)`."""
+    """Draw a line for each name over the epochs: `(epoch, value)`."""
 
     def draw(axes: Axes, theme: Theme) -> None:
         for index, (name, points) in enumerate(series.items()):
             x, y = zip(*points, strict=True)
-            colour = theme.others[index % len(theme.others)]
-            marker = "o" if len(x) <= 30 else ""  # noqa: PLR2004
-            axes.plot(x, y, marker=marker, markersize=4, color=colour, label=name, linewidth=1.8)
+            color = theme.lines[index % len(theme.lines)]
+            marker = "o" if len(x) <= _MARKED else ""
+            axes.plot(x, y, marker=marker, markersize=4, color=color, label=name, linewidth=1.8)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7, min_n_ticks=1))
         first, last = points[0][0], points[-1][0]
@@ -38,123 +43,111 @@ def curves(
         axes.set_xlim(first - spare, last + spare)
         if percent:
             axes.set_ylim(0, 1)
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+            axes.yaxis.set_major_formatter(_WHOLE_PERCENT)
         else:
             axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         if len(series) > 1:
-            legend(axes, theme)
+            add_legend(axes, theme)
 
-    def told(value: float) -> str:
-        return f"{value:.1%}" if percent else f"{value:.3g}"
-
+    form = ".1%" if percent else ".3g"
     parts = [
-        f"{name} goes from {told(points[0][1])} at epoch {points[0][0]:g} "
-        f"to {told(points[-1][1])} at epoch {points[-1][0]:g}"
+        f"{name} goes from {points[0][1]:{form}} at epoch {points[0][0]:g} "
+        f"to {points[-1][1]:{form}} at epoch {points[-1][0]:g}"
         for name, points in series.items()
     ]
     return render(draw, (4.2, 3.0), alt=f"{title}: {'; '.join(parts)}.")
 
 
 def distances(
-    layers: Sequence[str],
-    series: Mapping[str, Sequence[Distance]],
-    *,
-    what: str,
-    axis: str,
+    layers: Sequence[str], series: Mapping[str, Sequence[float] | Floats], *, axis: str
 ) -> Picture:
-    """The distance between the domains at every layer: `what` is a field of `Distance`."""
-    values = {name: [getattr(d, what) for d in every] for name, every in series.items()}
+    """Draw distances between the domains, `(L,)`, at every layer."""
+    bars = len(layers) <= _BARS
 
     def draw(axes: Axes, theme: Theme) -> None:
-        colours = [theme.target] if len(values) == 1 else [theme.before, theme.target]
+        colors = [theme.target] if len(series) == 1 else [theme.before, theme.target]
         depth = np.arange(1, len(layers) + 1)
-        for index, (name, heights) in enumerate(values.items()):
-            if len(layers) <= _COLUMNS:
-                width = 0.8 / len(values)
+        width = 0.8 / len(series)
+        for index, (name, heights) in enumerate(series.items()):
+            if bars:
                 place = depth - 0.4 + width * (index + 0.5)
-                axes.bar(place, heights, width * 0.92, color=colours[index], label=name)
+                axes.bar(place, heights, width * 0.92, color=colors[index], label=name)
             else:
-                axes.plot(depth, heights, color=colours[index], label=name, linewidth=1.6)
-                axes.scatter(depth, heights, s=9, color=colours[index])
-        if len(layers) <= _COLUMNS:
+                axes.plot(depth, heights, color=colors[index], label=name, linewidth=1.6)
+                axes.scatter(depth, heights, s=9, color=colors[index])
+        if bars:
             axes.set_xticks(depth, [shorten(name, 14) for name in layers])
-            axes.tick_params(axis="x", labelrotation=0 if len(layers) <= 5 else 40)  # noqa: PLR2004
+            axes.tick_params(axis="x", labelrotation=0 if len(layers) <= _LEVEL else 40)
         else:
             axes.set_xlabel("layer, from the images to the classes")
         axes.set_ylim(bottom=0)
         axes.set_ylabel(axis)
-        if len(values) > 1:
-            legend(axes, theme)
+        if len(series) > 1:
+            add_legend(axes, theme)
 
     parts = []
-    for name, heights in values.items():
-        worst = int(np.argmax(heights))
+    for name, heights in series.items():
+        largest = int(np.argmax(heights))
         parts.append(
             f"{name}: {np.mean(heights):.2f} on average over {len(layers)} layers, "
-            f"largest at {shorten(layers[worst], 40)} with {heights[worst]:.2f}"
+            f"largest at {shorten(layers[largest], 40)} with {heights[largest]:.2f}"
         )
     return render(draw, (4.6, 3.2), alt=f"{axis}. {'; '.join(parts)}.")
 
 
-def clouds(source: Floats, target: Floats, *, apart: float, title: str) -> Picture:
-    """Points `(N, 2)` of both domains."""
+def embedding(source: Floats, target: Floats, *, separation: float, title: str) -> Picture:
+    """Draw the embedded images of both domains, `(N, 2)` each."""
 
     def draw(axes: Axes, theme: Theme) -> None:
-        style: dict[str, Any] = {"linewidths": 0, "alpha": 0.7}
-        for name, points, colour, marker in (
-            ("source", source, theme.source, "o"),
-            ("target", target, theme.target, "D"),
-        ):
-            x, y = points.T
-            axes.scatter(x, y, s=12, marker=marker, color=colour, label=name, **style)
+        style: dict[str, Any] = {"s": 12, "linewidths": 0, "alpha": 0.7}
+        axes.scatter(*source.T, marker="o", color=theme.source, label="source", **style)
+        axes.scatter(*target.T, marker="D", color=theme.target, label="target", **style)
         axes.set_xticks([])
         axes.set_yticks([])
         axes.margins(0.04)
-        legend(axes, theme, marks=1.6)
+        add_legend(axes, theme, marks=1.6)
 
     alt = (
         f"{title}: {len(source)} source and {len(target)} target images as points, near each "
-        f"other where the network sees them alike. Separation of the domains: {apart:.0%} "
+        f"other where the network sees them alike. Separation of the domains: {separation:.0%} "
         "(0 % is mixed, 100 % is apart)."
     )
     return render(draw, (4.6, 3.6), alt=alt)
 
 
 def matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> Picture:
-    """A confusion matrix: rows are labels, columns predictions, colours shares of the row."""
+    """Draw a confusion matrix: rows are labels, columns predictions, colors shares of the row."""
     totals = counts.sum(1, keepdims=True)
     share = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
-    named = len(classes) <= NAMED
+    names = [shorten(name) for name in classes] if len(classes) <= NAMED else []
+    annotated = len(classes) <= _ANNOTATED
 
     def draw(axes: Axes, theme: Theme) -> None:
         shades = LinearSegmentedColormap.from_list("share", [theme.paper, theme.source])
         image = axes.imshow(share, cmap=shades, vmin=0, vmax=1, interpolation="nearest")
-        ticks = list(range(len(classes))) if named else []
-        names = [shorten(name) for name in classes] if named else []
-        size = 8.5 if len(classes) <= 20 else 7  # noqa: PLR2004
-        flat = all(len(name) <= 2 for name in names)  # noqa: PLR2004
-        axes.set_xticks(ticks, names, rotation=0 if flat else 90, fontsize=size)
+        ticks = range(len(names))
+        size = 8.5 if len(classes) <= _LARGE_NAMES else 7
+        level = all(len(name) <= 2 for name in names)  # noqa: PLR2004
+        axes.set_xticks(ticks, names, rotation=0 if level else 90, fontsize=size)
         axes.set_yticks(ticks, names, fontsize=size)
-        axes.tick_params(length=0)
         axes.set_xlabel("predicted")
         axes.set_ylabel("label")
         axes.grid(visible=False)
-        if len(classes) <= _ANNOTATED:
-            for (row, column), value in np.ndenumerate(share):
-                if counts[row, column]:
-                    strong = theme.paper if value > 0.55 else theme.text  # noqa: PLR2004
-                    text = f"{value:.0%}"[:-1]
-                    axes.text(column, row, text, ha="center", va="center", fontsize=8, color=strong)
+        for row, column in np.argwhere(counts) if annotated else ():
+            value = share[row, column]
+            color = theme.paper if value > _DARK_CELL else theme.text
+            text = f"{value:.0%}"[:-1]
+            axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
         bar = axes.figure.colorbar(image, ax=axes, fraction=0.035, pad=0.02)
         bar.outline.set_visible(False)
         bar.ax.tick_params(length=0, colors=theme.text, labelsize=8)
-        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+        bar.ax.yaxis.set_major_formatter(_WHOLE_PERCENT)
 
-    side = 5.4 if len(classes) <= _ANNOTATED or not named else 7.4
-    return render(draw, (side * 1.08, side), alt=_told(counts, classes), pixels=True)
+    side = 5.4 if annotated or not names else 7.4
+    return render(draw, (side * 1.08, side), alt=_describe(counts, classes), pixels=True)
 
 
-def _told(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> str:
+def _describe(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> str:
     wrong = counts.copy()
     np.fill_diagonal(wrong, 0)
     parts = []
@@ -163,77 +156,55 @@ def _told(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> str:
         if wrong[row, column]:
             one, other = shorten(classes[row], 40), shorten(classes[column], 40)
             parts.append(f"{one} taken for {other} ({wrong[row, column]} of {counts[row].sum()})")
-    rights = f"{np.trace(counts)} of {counts.sum()} images lie on the diagonal"
+    right = f"{np.trace(counts)} of {counts.sum()} images lie on the diagonal"
     errors = f"; most frequent errors: {', '.join(parts)}" if parts else ""
-    return f"Confusion matrix of {len(classes)} classes: {rights}{errors}."
+    return f"Confusion matrix of {len(classes)} classes: {right}{errors}."
 
 
 def balance(
-    classes: Sequence[str], source: Floats, after: Floats, before: Floats | None
+    classes: Sequence[str], *, source: Floats, after: Floats, before: Floats | None
 ) -> Picture:
-    """Shares `(K,)` of the classes among source images and among predictions."""
-    named = len(classes) <= NAMED
-    draw = _bars if named else _scatter
-    most = int(np.argmax(after - source))
-    least = int(np.argmin(after - source))
+    """Draw the shares `(K,)` of the classes among source images and among predictions."""
+
+    def draw_bars(axes: Axes, theme: Theme) -> None:
+        """A bar of the predictions and a mark of the source for each class."""
+        rows = np.arange(len(classes))
+        mark: dict[str, Any] = {"marker": "|", "s": 110, "linewidths": 2.2}
+        axes.barh(rows, after, 0.62, color=theme.target, label="predicted")
+        axes.scatter(source, rows, color=theme.source, label="source", **mark)
+        if before is not None:
+            axes.scatter(
+                before, rows, s=18, facecolors=theme.paper, edgecolors=theme.text, linewidths=1,
+                label="predicted without adaptation",
+            )  # fmt: skip
+        axes.set_yticks(rows, [shorten(name) for name in classes])
+        axes.invert_yaxis()
+        axes.margins(y=0.02)
+        axes.grid(visible=False, axis="y")
+        use_percent(axes.xaxis)
+        add_legend(axes, theme, columns=3)
+
+    def draw_points(axes: Axes, theme: Theme) -> None:
+        """A point for each class: its share of the source and of the predictions."""
+        top = float(max(source.max(), after.max())) * 1.05
+        axes.plot([0, top], [0, top], color=theme.before, linewidth=1, label="equal shares")
+        if before is not None:
+            axes.scatter(source, before, s=12, color=theme.before, label="without adaptation")
+        axes.scatter(source, after, s=12, color=theme.target, label="predicted")
+        axes.set_xlabel("share of the source")
+        axes.set_ylabel("share of the predictions")
+        use_percent(axes.xaxis)
+        use_percent(axes.yaxis)
+        add_legend(axes, theme, columns=3)
+
+    def against(row: Any) -> str:
+        return f"{shorten(classes[row], 40)}, {after[row]:.1%} against {source[row]:.1%}"
+
     alt = (
         f"Shares of {len(classes)} classes among the predictions against the source. Most above "
-        f"the source: {shorten(classes[most], 40)}, {after[most]:.1%} against {source[most]:.1%}; "
-        f"most below: {shorten(classes[least], 40)}, {after[least]:.1%} against "
-        f"{source[least]:.1%}."
+        f"the source: {against(np.argmax(after - source))}; "
+        f"most below: {against(np.argmin(after - source))}."
     )
-    height = 1.1 + 0.26 * len(classes) if named else 4.4
-    return render(
-        lambda axes, theme: draw(axes, theme, classes, source, after, before),
-        (5.6, height),
-        alt=alt,
-    )
-
-
-def _bars(
-    axes: Axes,
-    theme: Theme,
-    classes: Sequence[str],
-    source: Floats,
-    after: Floats,
-    before: Floats | None,
-) -> None:
-    """Bars of the predictions with marks of the source, one row a class."""
-    rows = np.arange(len(classes))
-    axes.barh(rows, after, 0.62, color=theme.target, label="predicted")
-    axes.scatter(
-        source, rows, marker="|", s=110, linewidths=2.2, color=theme.source, label="source"
-    )
-    if before is not None:
-        axes.scatter(
-            before, rows, s=18, facecolors=theme.paper, edgecolors=theme.text, linewidths=1,
-            label="predicted without adaptation",
-        )  # fmt: skip
-    axes.set_yticks(rows, [shorten(name) for name in classes])
-    axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
-    axes.margins(y=0.02)
-    axes.grid(visible=False, axis="y")
-    percent_axis(axes, "x")
-    legend(axes, theme, columns=3)
-
-
-def _scatter(
-    axes: Axes,
-    theme: Theme,
-    classes: Sequence[str],  # noqa: ARG001 - the same for both kinds
-    source: Floats,
-    after: Floats,
-    before: Floats | None,
-) -> None:
-    """A point a class: its share of the source and of the predictions."""
-    top = float(max(source.max(), after.max())) * 1.05
-    axes.plot([0, top], [0, top], color=theme.before, linewidth=1, label="equal shares")
-    if before is not None:
-        axes.scatter(source, before, s=12, color=theme.before, label="without adaptation")
-    axes.scatter(source, after, s=12, color=theme.target, label="predicted")
-    axes.set_xlabel("share of the source")
-    axes.set_ylabel("share of the predictions")
-    percent_axis(axes, "x")
-    percent_axis(axes, "y")
-    legend(axes, theme, columns=3)
+    if len(classes) <= NAMED:
+        return render(draw_bars, (5.6, 1.1 + 0.26 * len(classes)), alt=alt)
+    return render(draw_points, (5.6, 4.4), alt=alt)

@@ -1,6 +1,9 @@
-"""What a finished predictor makes of both domains, kept beside a run to judge it without labels."""
+"""Outputs of a run's predictors on both domains, by which the run is judged without labels."""
 
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,110 +11,227 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from dial import tensorfiles
+from dial import files
+from dial.backbones import hidden_features
 from dial.data.evaluation import EvaluationBatches
-from dial.data.prepare import PreparedDomain
+from dial.data.prepare import PreparedDomain, PreparedSource
 from dial.data.transforms import Preprocessing
-from dial.layers.context import use_domain_if_any
-from dial.selection.observation import SAMPLE, Observation, observe
+from dial.errors import DialError
+from dial.layers import to_network, use_domain_if_any
+from dial.references import MomentAccumulator
 
 NAME = "outputs.safetensors"
 VERSION = 1
+SAMPLE = 500
+"""Images of a domain over which moments are taken by default."""
 SOURCE, TARGET = 1000, 2000
-"""Training images of the source and images of the target that are kept at most."""
+"""At most so many training images of the source and target images with features are kept."""
+_POSITIONS = 64
 
 Floats = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+
+
+class Moments(NamedTuple):
+    """Mean and (biased) variance of each channel of a layer's input, `(C,)` each."""
+
+    mean: Tensor
+    var: Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """Images in the eyes of a predictor: logits `(N, K)` and last hidden features `(N, D)`."""
+class Observation:
+    """The outputs of a network for N images."""
 
     logits: Floats
+    """`(N, K)`, of all images."""
     features: Floats
-    labels: npt.NDArray[np.int64] | None = None
-    """`(N,)`, of the source's images; the target's never come here."""
+    """`(M, D)`, the input of the classifier, of the first M images."""
+    labels: Labels | None = None
+    """`(M,)`, of source images only; labels of the target never get here."""
+    moments: dict[str, Moments] = field(default_factory=dict)
+    """By the names of normalization layers; empty if they were not measured."""
 
-    def right(self) -> npt.NDArray[np.bool_]:
-        """`(N,)`, which images are predicted as they are labelled."""
-        assert self.labels is not None  # noqa: S101 - asked of the source alone
-        found: npt.NDArray[np.bool_] = self.logits.argmax(1) == self.labels
-        return found
+    def with_features(self) -> "Observation":
+        """Returns the M images that have features."""
+        count = len(self.features)
+        return self if count == len(self.logits) else replace(self, logits=self.logits[:count])
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledObservation(Observation):
+    """The outputs of a network for source images, with their labels."""
+
+    labels: Labels
+
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """Returns `(M,)`, whether each image is predicted as it is labelled."""
+        correct: npt.NDArray[np.bool_] = self.logits.argmax(1) == self.labels
+        return correct
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """The source in its own predictor's eyes, and the target in the target's predictor's.
+    """Outputs of the target's predictor on the target and of the source's on the source.
 
-    Where a method has but one predictor, it is that one. Images are in the order of their content.
+    A method with a single predictor uses it for both. Images are in the order of their content.
     """
-
-    target: Seen
-    training: Seen
-    """Images of the source that were trained on."""
-    held_out: Seen | None
-    """Images of the source that were not; None where there are none."""
-    unadapted: Seen | None = None
-    """The target in the eyes of the predictor without adaptation, where there is one. For a
-    comparison when training is over; it is not kept, for it would double the file."""
-
-
-class Sight(NamedTuple):
-    """All that is seen when training is over, in the order of the images' content."""
 
     target: Observation
     """Logits of all images, features of up to 2,000."""
-    unadapted: Observation | None
-    """The same through the predictor without adaptation, where there is one."""
-    training: Observation
-    """Up to 1,000 images of the source."""
-    held_out: Observation | None
+    training: LabelledObservation
+    """Up to 1,000 source images of the training set."""
+    held_out: LabelledObservation | None
+    """The source images held out of training; None if there are none."""
+    unadapted: Observation | None = None
+    """The target through the predictor without adaptation, if the method has one. It is not
+    saved, because it would double the file."""
+
+    def with_features(self) -> "Outputs":
+        """Returns the outputs without the target images that have no features."""
+        unadapted = None if self.unadapted is None else self.unadapted.with_features()
+        return replace(self, target=self.target.with_features(), unadapted=unadapted)
+
+    def require_held_out(self) -> LabelledObservation:
+        """Returns the held-out source images; refuses outputs without any."""
+        if self.held_out is None:
+            raise DialError(
+                wanted="source images that were held out of training",
+                got="none in the run's outputs",
+                fix="train with a larger --holdout or more images",
+            )
+        return self.held_out
+
+
+def save(folder: Path, outputs: Outputs, *, classes: Sequence[str]) -> None:
+    """Write a run's outputs into its folder: of the target, the images that have features."""
+    cut = outputs.with_features()
+    parts = {"target": cut.target, "training": cut.training, "held_out": cut.held_out}
+    tensors = {
+        f"{part}.{name}": torch.tensor(getattr(observation, name))
+        for part, observation in parts.items()
+        for name in ("logits", "features", "labels")
+        if getattr(observation, name, None) is not None
+    }
+    about = {"version": VERSION, "classes": classes, "images": "in the order of their content"}
+    files.save_tensors(folder / NAME, tensors, about=about)
+
+
+def load(folder: Path) -> Outputs:
+    """Returns the outputs saved in a run's folder.
+
+    Raises:
+        DialError: no such file, a damaged one, or one of another version.
+    """
+    _, tensors = files.load_tensors(
+        folder / NAME,
+        wanted="the outputs of a finished run",
+        version=VERSION,
+        fix="finish the run, or repeat it with this version of dial in another folder",
+    )
+    parts: dict[str, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        part, _, array = name.partition(".")
+        parts.setdefault(part, {})[array] = tensor.numpy()
+    return Outputs(
+        target=Observation(**parts["target"]),
+        training=LabelledObservation(**parts["training"]),
+        held_out=LabelledObservation(**parts["held_out"]) if "held_out" in parts else None,
+    )
+
+
+@torch.no_grad()
+def observe(
+    network: nn.Module,
+    batches: Iterable[Tensor],
+    *,
+    classifier: str,
+    kept: int = sys.maxsize,
+    measured: int = SAMPLE,
+) -> Observation:
+    """Send images through a network, which is put into eval mode and otherwise unchanged.
+
+    Args:
+        network: a network; to measure moments, one without DA-layers, like a method's predictor.
+        batches: batches of images.
+        classifier: the name of the layer whose input is the features.
+        kept: the largest number of images of which features are kept.
+        measured: the largest number of images over which moments are taken.
+
+    Returns the logits of all images, the features of the first ones, and the moments of what
+    reaches each BatchNorm layer (at about 64 positions of an image).
+    """
+    network.eval()
+    logits, features, count = [], [], 0
+    norms = {name: m for name, m in network.named_modules() if isinstance(m, _BatchNorm)}
+    accumulators = {name: MomentAccumulator() for name in norms}
+
+    def measure(_: nn.Module, inputs: tuple[Tensor, ...], *, to: MomentAccumulator) -> None:
+        x = inputs[0][: max(0, measured - count)]
+        if x.dim() > 2:  # noqa: PLR2004 - a sample of positions is as good as all of them
+            places = x.flatten(2)
+            x = places[:, :, :: places.shape[2] // _POSITIONS | 1]
+        to.add(x)
+
+    with ExitStack() as hooks, hidden_features(network, classifier) as hidden:
+        for name, norm in norms.items():
+            hook = partial(measure, to=accumulators[name])
+            hooks.enter_context(norm.register_forward_pre_hook(hook))
+        for images in batches:
+            logits.append(network(to_network(images, network)).float().cpu())
+            features.append(hidden.pop()[: max(0, kept - count)].float().cpu())
+            count += len(images)
+    return Observation(
+        logits=torch.cat(logits).numpy(),
+        features=torch.cat(features).numpy(),
+        moments={name: Moments(*a.result()) for name, a in accumulators.items() if a.count},
+    )
 
 
 @dataclass(frozen=True)
-class Subjects:
-    """What is looked at, and how it reaches a network: both domains, and what was held out."""
+class Observer:
+    """Sends the images of both domains through the networks of a run."""
 
-    source: PreparedDomain
-    held_out: PreparedDomain | None
+    source: PreparedSource
+    held_out: PreparedSource | None
     target: PreparedDomain
     preprocessing: Preprocessing
     classifier: str
-    """The name of the layer whose input are the features."""
+    """The name of the layer whose input is the features."""
 
-    def look(self, predictor: nn.Module, unadapted: nn.Module | None) -> Sight:
-        """Send images through plain networks in eval mode, each image once through each network.
+    def look(self, predictor: nn.Module, unadapted: nn.Module | None) -> Outputs:
+        """Returns the outputs of finished networks; each image passes each network once.
 
-        Source images go through the one without adaptation, where there is one: that is where a
+        Source images go through the network without adaptation, if there is one: that is where a
         method with DA-layers sends them.
         """
         of_source = predictor if unadapted is None else unadapted
-        held_out, target = self.held_out, self.target
-        return Sight(
-            target=self._observe(predictor, target),
-            unadapted=None if unadapted is None else self._observe(unadapted, target),
-            training=self._observe(of_source, self.source, most=SOURCE),
-            held_out=None if held_out is None else self._observe(of_source, held_out, measured=0),
+        training, held_out = self._observe_source(of_source)
+        return Outputs(
+            target=self._observe(predictor, self.target),
+            training=training,
+            held_out=held_out,
+            unadapted=None if unadapted is None else self._observe(unadapted, self.target),
         )
 
-    def keep(self, folder: Path, sight: Sight) -> Outputs:
-        """Put the outputs beside the run."""
-        found = self._outputs(sight)
-        assert self.source.labels is not None  # noqa: S101 - a source has them
-        about = {"classes": self.source.labels.classes, "images": "in the order of their content"}
-        save(folder / NAME, found, about=about)
-        return found
-
     def midway(self, network: nn.Module) -> Outputs:
-        """The same of a network that is still trained, with its running statistics."""
-        look, held_out = partial(self._observe, network, measured=0), self.held_out
+        """Returns the outputs of a network in training, with its running statistics."""
         with use_domain_if_any(network, "source"):
-            training = look(self.source, most=SOURCE)
-            held = None if held_out is None else look(held_out)
-        target = look(self.target, most=TARGET)
-        return self._outputs(Sight(target, None, training, held))
+            training, held_out = self._observe_source(network, measured=0)
+        target = self._observe(network, self.target, most=TARGET, measured=0)
+        return Outputs(target=target, training=training, held_out=held_out)
+
+    def _observe_source(
+        self, network: nn.Module, *, measured: int = SAMPLE
+    ) -> tuple[LabelledObservation, LabelledObservation | None]:
+        training = self._observe(network, self.source, most=SOURCE, measured=measured)
+        if self.held_out is None:
+            return _label(training, self.source), None
+        held_out = self._observe(network, self.held_out, measured=0)
+        return _label(training, self.source), _label(held_out, self.held_out)
 
     def _observe(
         self,
@@ -127,53 +247,7 @@ class Subjects:
         kept = TARGET if domain is self.target else len(images.rows)
         return observe(network, images, classifier=self.classifier, kept=kept, measured=measured)
 
-    def _outputs(self, sight: Sight) -> Outputs:
-        """What of it is judged by; of the target, no labels."""
-        target, unadapted, training, held_out = sight
-        return Outputs(
-            target=_seen(target, None),
-            training=_seen(training, self.source),
-            held_out=None if held_out is None else _seen(held_out, self.held_out),
-            unadapted=None if unadapted is None else _seen(unadapted, None),
-        )
 
-
-def _seen(observation: Observation, labelled: PreparedDomain | None) -> Seen:
-    """The images that features are kept of."""
-    features = observation.features.numpy()
-    labels = None
-    if labelled is not None and labelled.labels is not None:
-        labels = labelled.labels.indices[labelled.pixels.order[: len(features)]]
-    return Seen(observation.logits[: len(features)].numpy(), features, labels)
-
-
-def save(path: Path, outputs: Outputs, *, about: dict[str, Any]) -> None:
-    """Write them as safetensors; `about`, which goes to JSON, stands in the file's metadata."""
-    tensors = {
-        f"{part}.{name}": torch.tensor(array)
-        for part, seen in vars(outputs).items()
-        if seen is not None and part != "unadapted"
-        for name, array in vars(seen).items()
-        if array is not None
-    }
-    tensorfiles.save(path, tensors, about={"version": VERSION, **about})
-
-
-def load(folder: Path) -> Outputs:
-    """The outputs in a run's folder.
-
-    Raises:
-        DialError: there are none, damaged ones, or ones of another version.
-    """
-    _, tensors = tensorfiles.load(
-        folder / NAME,
-        wanted="the outputs of a finished run",
-        version=VERSION,
-        fix="finish the run, or make it again with this version of dial in another folder",
-    )
-    parts: dict[str, dict[str, Any]] = {}
-    for name, tensor in tensors.items():
-        part, _, what = name.partition(".")
-        parts.setdefault(part, {})[what] = tensor.numpy()
-    parts.setdefault("held_out", {})
-    return Outputs(**{part: Seen(**seen) if seen else None for part, seen in parts.items()})  # type: ignore[arg-type]
+def _label(seen: Observation, domain: PreparedSource) -> LabelledObservation:
+    labels = domain.labels.indices[domain.pixels.order[: len(seen.features)]]
+    return LabelledObservation(seen.logits, seen.features, labels, seen.moments)

@@ -1,136 +1,175 @@
-"""A setting of the method chosen without the target's labels: trials over a grid, and a validator.
+"""Choosing a setting of the method by a validator, without labels of the target.
 
-Trials are ordinary runs in folders of their own. Optuna deals out the grid and keeps the scores
-in a journal, so a search that was killed goes on, and several processes can share one.
+Each value of a grid is a trial: an ordinary run in `trials/FIELD-VALUE`, with a small record
+beside it, `FIELD-VALUE.json`, of its scores by epoch and of its end. Trials run in an order drawn
+with the run's seed. A killed search can be resumed, and several processes can share one.
 """
 
 import json
 import os
 import time
-from dataclasses import fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dial import files, methods
-from dial.console import Reporter
+from dial.console import Reporter, print_listing
 from dial.data import holdout
-from dial.data.domain import Domain, require_labels
+from dial.data.domain import Domain, LabelledDomain
 from dial.errors import DialError
-from dial.listing import print_listing
-from dial.selection import validators
-from dial.selection.trials import CHOSEN, Search, Train, Trials
-from dial.training import run_folder
-from dial.training.engine import Interrupted
-from dial.training.locking import FileLock
+from dial.selection import outputs, validators
+from dial.selection.outputs import Outputs
+from dial.selection.pruning import Pruned, Standing, should_stop
+from dial.selection.validators import Validator
+from dial.training import grid, run_folder
+from dial.training.engine import Interrupted, NotFiniteError
 from dial.training.settings import Settings
 
 GRID = (0.0, 0.03, 0.1, 0.3, 1.0)
 AUTO = "auto"
-_WAIT = 0.5  # seconds, while other processes are at the last trials
+FINISHED = "finished"
+"""The outcome of a trial that ended well; others are named where they arise."""
+
+Train = Callable[..., object]
+"""`train(settings, folder, resume=True, attempt=Attempt(...))`."""
+Judge = Callable[[int, Callable[[], Outputs]], None]
 
 
-def plan(chosen: Settings, *, tune: str | None, validator: str | None) -> Search | None:
-    """The search that was asked for: by a field's name, or by `auto` as the value of one.
+@dataclass(frozen=True)
+class Attempt:
+    """What the training of a trial needs to know about its search."""
 
-    Raises:
-        DialError: a field that the method does not have, more than one, an unknown validator, or
-            a validator without anything to choose.
-    """
-    own = fields(methods.kind(chosen.method))
-    numeric = [f.name for f in own if isinstance(f.default, float)]
+    title: str
+    judge: Judge | None
+    """Called after each epoch with its number and a function that returns the outputs; raises
+    `Pruned`. None if trials are not stopped early."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One value of the field: a cell of the grid."""
+
+    value: float
+    title: str
+    folder: Path
+    record: Path
+
+    def read(self) -> dict[str, Any]:
+        """Returns the record: score, outcome and seconds of a trial that is over, and epochs."""
+        record: dict[str, Any] = {"epochs": {}}
+        return record | (json.loads(self.record.read_text()) if self.record.exists() else {})
+
+    def update(self, **entries: Any) -> None:
+        """Change the record; only the process that holds the trial's lock may do so."""
+        files.write_json(self.record, self.read() | entries)
+
+    def is_over(self) -> bool:
+        """Returns whether it has finished, failed, or been stopped early."""
+        return "outcome" in self.read()
+
+
+@dataclass(frozen=True)
+class Search:
+    """A field of the method, the validator to choose its value by, and all settings."""
+
+    field: str
+    validator: str | Validator
+    settings: Settings
+
+    def trials(self, home: Path) -> list[Trial]:
+        """Returns the trials in the order in which they run."""
+        values = np.random.default_rng(self.settings.seed).permutation(GRID).tolist()
+        trials = []
+        for number, value in enumerate(values, start=1):
+            title = f"trial {number} of {len(values)}: {self.field} {value:g}"
+            path = home / f"{self.field}-{value:g}"
+            trials.append(Trial(value, title, path, path.with_name(f"{path.name}.json")))
+        return trials
+
+    def with_value(self, value: float | str) -> Settings:
+        """Returns the settings with a value of the field."""
+        return replace(self.settings, options=self.settings.options | {self.field: value})
+
+
+def plan(chosen: Settings, *, tune: str | None, validator: str | Validator | None) -> Search | None:
+    """Returns the search that is asked for by a field's name, or by `auto` as its value."""
+    numeric = [f.name for f in fields(methods.kind(chosen.method)) if isinstance(f.default, float)]
     auto = [name for name in numeric if chosen.options.get(name) == AUTO]
-    asked = list(dict.fromkeys([*auto, *([tune] if tune else [])]))
-    if not asked:
+    names = list(dict.fromkeys([*auto, *([tune] if tune else [])]))
+    if not names:
         if validator is not None:
             raise DialError(
                 wanted="a setting to choose with the validator",
-                got=f"the validator {validator} alone",
+                got=f"the validator {validators.name_of(validator)} alone",
                 fix="add --entropy auto, or --tune and the name of a setting",
             )
         return None
-    if len(asked) > 1 or asked[0] not in numeric:
+    if len(names) > 1 or names[0] not in numeric:
         raise DialError(
             wanted=f"one numeric setting of the method {chosen.method} to tune "
             f"({', '.join(numeric) or 'it has none'})",
-            got=", ".join(asked),
+            got=", ".join(names),
             fix="tune one of those, and give the others a value",
         )
-    name = validator or validators.DEFAULT
-    validators.needs_held_out(name)  # to hear of a name that is none
-    base = replace(chosen, options=chosen.options | {asked[0]: AUTO})
-    return Search(asked[0], name, base, GRID)
-
-
-def _held(source: Domain, chosen: Settings) -> int:
-    """How many images of the source are there to be held out."""
-    return holdout.count(require_labels(source), chosen.holdout)
+    judge = validator or validators.DEFAULT
+    validators.needs_held_out(judge)  # raises for an unknown name
+    judge = validators.name_of(judge) if isinstance(judge, str) else judge
+    search = Search(names[0], judge, chosen)
+    return replace(search, settings=search.with_value(AUTO))
 
 
 def tune(
     search: Search,
     folder: Path,
-    domains: tuple[Domain, Domain],
+    domains: tuple[LabelledDomain, Domain],
     *,
     train: Train,
     resume: bool,
     prune: bool,
     quiet: bool,
 ) -> None:
-    """Make all trials and put the run that the validator prefers into the folder.
+    """Run all trials and copy the run that the validator prefers into the folder.
 
-    Args:
-        search: what is chosen, and how.
-        folder: the run's; its trials are in `trials` there.
-        domains: source and target.
-        train: makes one trial.
-        resume: go on with the search in the folder, also beside other processes that do.
-        prune: whether trials may be stopped early; only where there are epochs to compare.
-        quiet: show nothing.
-
-    Raises:
-        DialError: a folder that holds something else, a validator that cannot judge here, or no
-            trial that came to an end.
-        Interrupted: asked to stop; the same call with `resume` goes on.
+    With `resume`, other processes may work on the same search; with `prune`, trials may be
+    stopped early. Raises `Interrupted` if the user stops it.
     """
-    held = _held(domains[0], search.settings)
-    told = f"{held} to hold out of the source's {len(domains[0].images)}"
-    validators.check(search.validator, held_out=held >= holdout.LEAST, reason=told)
+    count = holdout.count(domains[0].labels, search.settings.holdout)
+    reason = f"{count} to hold out of the source's {len(domains[0].images)}"
+    validators.check(search.validator, held_out=count >= holdout.MIN_HELD_OUT, reason=reason)
+    _check_folder(folder, search, resume=resume)
+    lock, result = folder / "trials" / "search.lock", folder / "result.json"
+    trials = search.trials(lock.parent)
+    prune = prune and search.settings.steps is None and search.settings.epochs > 1
+    run = partial(_run, search=search, trials=trials if prune else (), train=train)
+    try:
+        with grid.held(lock):
+            _begin(folder, search, domains)
+        if not result.exists():
+            grid.run_grid(trials, run, wait=True, keep_going=False, finished=Trial.is_over)
+        with grid.held(lock):
+            if not result.exists():
+                _install(folder, search, trials)
+    except KeyboardInterrupt:
+        raise Interrupted from None
+    if not quiet:
+        _show(json.loads(result.read_text()), search, folder)
+
+
+def _check_folder(folder: Path, search: Search, *, resume: bool) -> None:
+    """Refuse a folder that holds a run or another search, and processes that share a trial."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         raise DialError(
             wanted="one process for each trial",
             got="torchrun, whose processes share every batch",
             fix="run the command itself several times at once, with --resume",
         )
-    lock = FileLock(folder / "trials" / "search.lock")
-    _refuse(folder, search, resume=resume)
-    try:
-        with lock.held():
-            _begin(folder, search, domains)
-        several = search.settings.steps is None and search.settings.epochs > 1
-        trials = Trials(search, folder / "trials", prune=prune and several)
-        while not (folder / "result.json").exists():
-            with lock.held():
-                work = trials.next()
-                if work is None and trials.over:
-                    _install(folder, trials)
-            if work is not None:
-                try:
-                    trials.attend(work, train=train)
-                finally:
-                    work.lock.release()
-            elif not trials.over:
-                time.sleep(_WAIT)
-    except KeyboardInterrupt:
-        raise Interrupted from None
-    if not quiet:
-        _show(json.loads((folder / "result.json").read_text()), search, folder)
-
-
-def _refuse(folder: Path, search: Search, *, resume: bool) -> None:
-    """Refuse a folder that holds a run or a search, unless it is to be gone on with."""
-    run = run_folder.came_to_something(folder)
+    run = run_folder.holds_run(folder)
     if not resume and (run or (folder / "trials").exists()):
-        raise run_folder.taken(folder)
+        raise run_folder.already_there(folder)
     if run and not (folder / "trials" / "search.json").exists():
         raise DialError(
             wanted=f"a search for {search.field} in {folder}",
@@ -139,44 +178,105 @@ def _refuse(folder: Path, search: Search, *, resume: bool) -> None:
         )
 
 
-def _begin(folder: Path, search: Search, domains: tuple[Domain, Domain]) -> None:
-    """Note what is searched, or check that it is this."""
-    path = folder / "trials" / "search.json"
-    config = run_folder.describe(search.settings, domains) | {"search": search.to_dict()}
+def _begin(folder: Path, search: Search, domains: tuple[LabelledDomain, Domain]) -> None:
+    """Write the search to search.json, or check that the one there is the same."""
+    path, name = folder / "trials" / "search.json", validators.name_of(search.validator)
+    identity = {"tune": search.field, "validator": name, "grid": list(GRID)}
+    config = run_folder.describe(search.settings, domains) | {"search": identity}
     if path.exists():
-        run_folder.check_same(folder, run_folder.read_config(path), config)
+        begun = run_folder.read_config(path)
+        begun["search"]["validator"] = validators.name_of(begun["search"]["validator"])
+        run_folder.check_same(folder, begun, config)
     else:
         files.write_json(folder / "config.json", config)
         files.write_json(path, config)
 
 
-def _install(folder: Path, trials: Trials) -> None:
-    """Put the chosen trial's run into the folder; its result last, as a run does."""
-    search, table = trials.search, trials.table()
-    best = next(row[search.field] for row in table if row["outcome"] == CHOSEN)
-    home = trials.home / search.name(best)
-    chosen = {"chosen": {search.field: best, "validator": search.validator}}
+def _run(trial: Trial, *, search: Search, trials: Sequence[Trial], train: Train) -> None:
+    """Run or resume a trial and record its end; it stops early if it is behind the `trials`."""
+    judge = partial(_judge, trial=trial, search=search, trials=trials) if trials else None
+    started, settings = time.perf_counter(), search.with_value(trial.value)
+    end: dict[str, Any] = {"score": None, "outcome": FINISHED}
+    try:
+        train(settings, trial.folder, resume=True, attempt=Attempt(trial.title, judge))
+        end["score"] = validators.score(search.validator, outputs.load(trial.folder))
+    except Pruned as stop:
+        epoch, end["score"] = stop.args
+        end["outcome"] = f"stopped at epoch {epoch}"
+    except (NotFiniteError, validators.NoScoreError) as error:
+        end |= {"outcome": "failed", "error": str(error)}
+    end["seconds"] = round(time.perf_counter() - started, 1)
+    if end["outcome"] == FINISHED:  # those of all processes that trained it
+        end["seconds"] = json.loads((trial.folder / "result.json").read_text())["seconds"]
+    trial.update(**end)
+
+
+def _judge(
+    epoch: int,
+    look: Callable[[], Outputs],
+    *,
+    trial: Trial,
+    search: Search,
+    trials: Sequence[Trial],
+) -> None:
+    """Stop the trial by `Pruned` at an epoch where it is clearly behind the others."""
+    if not search.settings.epochs / 2 <= epoch < search.settings.epochs:
+        return  # too early to compare, or over anyway
+    run, key = look(), str(epoch)
+    score = validators.score(search.validator, run)
+    standing = Standing(score=score, correct=validators.correct_on_source(run))
+    trial.update(epochs=trial.read()["epochs"] | {key: standing})
+    records = [other.read()["epochs"] for other in trials if other != trial]
+    if should_stop(standing, [record[key] for record in records if key in record]):
+        raise Pruned(epoch, score)
+
+
+def _keeping_the_source(trials: Sequence[Trial]) -> dict[float, bool]:
+    """Returns whether a trial keeps the source, by value, for those that finished."""
+    finished = [trial for trial in trials if trial.read()["outcome"] == FINISHED]
+    correct = [validators.correct_on_source(outputs.load(trial.folder)) for trial in finished]
+    values = [trial.value for trial in finished]
+    return dict(zip(values, validators.keep_the_source(correct), strict=True))
+
+
+def _install(folder: Path, search: Search, trials: Sequence[Trial]) -> None:
+    """Copy the best run that keeps the source into the folder; its result last, as a run does.
+
+    Of equal scores the smallest value wins. No label of the target is used.
+    """
+    records = {trial.value: trial.read() for trial in trials}
+    sound = _keeping_the_source(trials)
+    if not sound:
+        error = next((r["error"] for r in records.values() if "error" in r), "")
+        raise DialError(
+            wanted=f"a value of {search.field} with which training ends well",
+            got=f"none of {', '.join(f'{value:g}' for value in GRID)} ({error})",
+            fix="try a lower --lr, in another --out",
+        )
+    for value, keeps in sound.items():
+        records[value]["outcome"] = FINISHED if keeps else "worse on the source"
+    best = max((v for v in sound if sound[v]), key=lambda v: (records[v]["score"], -v))
+    records[best]["outcome"] = "chosen"
+    columns = ("score", "outcome", "seconds")
+    table = [{search.field: v} | {c: records[v][c] for c in columns} for v in sorted(records)]
+    home = next(trial.folder for trial in trials if trial.value == best)
+    choice = {"chosen": {search.field: best, "validator": validators.name_of(search.validator)}}
     for path in sorted(home.iterdir()):
         if path.name not in ("config.json", "result.json", "report.html"):
             files.copy(path, folder / path.name)
-    files.write_json(folder / "config.json", run_folder.read_config(home / "config.json") | chosen)
+    files.write_json(folder / "config.json", run_folder.read_config(home / "config.json") | choice)
     result = json.loads((home / "result.json").read_text())
-    files.write_json(folder / "result.json", result | chosen | {"trials": table})
+    files.write_json(folder / "result.json", result | choice | {"trials": table})
 
 
 def _show(result: dict[str, Any], search: Search, folder: Path) -> None:
-    """The table of trials, and the chosen run's result."""
-    rows = []
-    for trial in result["trials"]:
-        score, seconds = trial["score"], trial["seconds"]
-        rows.append(
-            {
-                search.field: f"{trial[search.field]:g}",
-                search.validator: "" if score is None else f"{score:.4f}",
-                "outcome": trial["outcome"],
-                "seconds": "" if seconds is None else f"{seconds:.0f}",
-            }
-        )
+    """Print the table of trials and the chosen run's result."""
+    formats = {search.field: "g", "score": ".4f", "outcome": "", "seconds": ".0f"}
+    titles = {"score": validators.name_of(search.validator)}
+    rows = [
+        {titles.get(k, k): "" if row[k] is None else format(row[k], f) for k, f in formats.items()}
+        for row in result["trials"]
+    ]
     reporter = Reporter(quiet=False, title="")
     print_listing(rows, console=reporter.console)
     reporter.finished(result, folder)

@@ -1,112 +1,178 @@
-"""A run's folder: begun with its settings, resumed only with the same, its records read back."""
+"""A run's folder: begun with its settings, resumed only with the same, repeated from them."""
 
 import json
+import os
 import sys
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import dial
-from dial import files
-from dial.data.domain import Domain, require_labels
+from dial import methods
+from dial.data.domain import Domain, LabelledDomain
 from dial.errors import DialError
 from dial.training.settings import BEFORE, Settings
 
-
-def begin(folder: Path, chosen: Settings, domains: tuple[Domain, Domain], *, resume: bool) -> bool:
-    """Begin the run's folder, or check that it holds this run; whether the run is finished."""
-    config = describe(chosen, domains)
-    if not (came_to_something(folder) or (folder / "trials").exists()):
-        files.write_json(folder / "config.json", config)
-        return False
-    if not resume:
-        raise taken(folder)
-    check_same(folder, read_config(folder / "config.json"), config)
-    return (folder / "result.json").exists()
+AUTOMATIC = ("image_size", "align_logits", "frozen", "method.reference")
+"""Settings that can be left to the backbone."""
+_REPEATED = ("device", "devices", "precision", "skip_bad")
 
 
-def came_to_something(folder: Path) -> bool:
-    """Whether there is anything of a run that was begun in a folder."""
-    return any((folder / name).exists() for name in ("last.ckpt", "result.json"))
-
-
-def taken(folder: Path) -> DialError:
-    """The error about a folder that is not to be gone on with, and holds a run."""
-    return DialError(
-        wanted=f"a new folder for the run, or --resume to go on with the one in {folder}",
-        got=f"{folder}, which holds a run already",
-        fix="pass --resume, or another --out",
-    )
-
-
-def describe(chosen: Settings, domains: tuple[Domain, Domain]) -> dict[str, Any]:
-    """What config.json holds: every setting, the domains, and versions."""
+def describe(
+    settings: Settings, domains: tuple[LabelledDomain, Domain], **more: Any
+) -> dict[str, Any]:
+    """Returns what config.json holds: every setting, the domains, versions, and `more`."""
+    source, target = domains
     return {
         "dial": dial.__version__,
-        "source": domains[0].name,
-        "target": domains[1].name,
-        "classes": list(require_labels(domains[0]).classes),
-        "settings": chosen.stored(),
+        "source": source.name,
+        "target": target.name,
+        "classes": list(source.labels.classes),
+        "settings": settings.stored(),
+        **more,
         "python": sys.version.split()[0],
         "torch": torch.__version__,
     }
 
 
-def check_same(folder: Path, begun: dict[str, Any], config: dict[str, Any]) -> None:
-    """Refuse to go on with a run of other settings, domains or classes, or another search."""
-    begun["settings"] = BEFORE | begun.get("settings", {})
-    same = ("source", "target", "classes", "settings", "search")
-    if any(begun.get(key) != config.get(key) for key in same):
-        before = begun["settings"] | begun.get("search", {})
-        before |= {key: begun.get(key) for key in ("source", "target")}
-        now = config["settings"] | config.get("search", {})
-        now |= {key: config[key] for key in ("source", "target")}
-        changed = [
-            f"{k} was {before.get(k)!r}, is {v!r}" for k, v in now.items() if before.get(k) != v
-        ]
+def holds_run(folder: Path) -> bool:
+    """Returns whether a run in the folder has got as far as a checkpoint or a result."""
+    return any((folder / name).exists() for name in ("last.ckpt", "result.json"))
+
+
+def is_finished(folder: Path, config: dict[str, Any], *, resume: bool) -> bool:
+    """Returns whether the folder holds this run, finished.
+
+    Raises:
+        DialError: the folder holds a run, and `resume` is not given or the run is another.
+    """
+    if not (holds_run(folder) or (folder / "trials").exists()):
+        return False
+    if not resume:
+        raise already_there(folder)
+    check_same(folder, read_config(folder / "config.json"), config)
+    return (folder / "result.json").exists()
+
+
+def already_there(folder: Path) -> DialError:
+    """Error: the folder already holds a run and `--resume` was not given."""
+    return DialError(
+        wanted=f"a new folder for the run, or --resume to resume the one in {folder}",
+        got=f"{folder}, which holds a run already",
+        fix="pass --resume, or another --out",
+    )
+
+
+def check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to resume a run of other settings, domains or classes, or another search."""
+    changes = differences(before, now)
+    old, new = (
+        {"source": c.get("source"), "target": c.get("target")} | c.get("search", {})
+        for c in (before, now)
+    )
+    pairs = {name: (old.get(name), new.get(name)) for name in old | new}
+    changes |= {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if changes or before.get("classes") != now["classes"]:
         raise DialError(
             wanted=f"the settings that the run in {folder} began with",
-            got="; ".join(changed) or "other classes, or a search among settings",
+            got=show_changes(changes) or "other classes",
             fix="resume with the same command, or start anew in another --out",
         )
 
 
+def show_changes(changes: Mapping[str, tuple[Any, Any]]) -> str:
+    """Returns changed settings as text: `lr was 0.1, is 0.2`."""
+    return "; ".join(
+        f"{name.removeprefix('method.')} was {old!r}, is {new!r}"
+        for name, (old, new) in changes.items()
+    )
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Returns the settings that were requested otherwise: full name, value before, value now.
+
+    Args:
+        before: what config.json holds, or anything with its `settings` and `automatic`.
+        now: the same of the run to compare with.
+    """
+    old, new = _flat(requested(before)), _flat(requested(now))
+    return {name: (old.get(name), new[name]) for name in new if old.get(name) != new[name]}
+
+
+def requested(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a config.json as they were requested, in the form of `stored()`.
+
+    What was left to the backbone is None again, or 'auto', although config.json has what it
+    resolved to. What an older version did not store has the value that held then.
+    """
+    settings = Settings().stored() | BEFORE | dict(config.get("settings", {}))
+    settings["options"] = _complete(settings["method"], settings["options"])
+    for name in config.get("automatic", ()):
+        if name in settings:
+            settings[name] = None
+        else:
+            settings["options"][name.removeprefix("method.")] = "auto"
+    return settings
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings by their full names; those of the method are `method.NAME`."""
+    own = {f"method.{name}": value for name, value in settings["options"].items()}
+    return {name: value for name, value in settings.items() if name != "options"} | own
+
+
+def _complete(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all settings of a method: those given, and defaults for the others."""
+    if method not in methods.names():  # an object of somebody's own: its settings are all there
+        return dict(options)
+    defaults = {f.name: f.default for f in fields(methods.kind(method))}
+    stored: dict[str, Any] = json.loads(json.dumps(defaults | dict(options), default=repr))
+    return stored
+
+
+def left_to_backbone(settings: Settings) -> list[str]:
+    """Returns the full names of the settings that the backbone decides."""
+    values = _flat(requested({"settings": settings.stored()}))
+    return [name for name in AUTOMATIC if values.get(name, "") in (None, "auto")]
+
+
+def replay(path: str | os.PathLike[str]) -> tuple[Settings, dict[str, Any], dict[str, Any]]:
+    """Returns the settings, the inputs and the execution that repeat the run of a config.json.
+
+    Raises:
+        DialError: no such file, a damaged one, or settings that this version does not have.
+    """
+    config = read_config(Path(path))
+    try:
+        inputs = {"source": config["source"], "target": config["target"]}
+        inputs |= {k: v for k, v in config.get("input", {}).items() if v is not None}
+        execution = {k: v for k, v in config.get("execution", {}).items() if k in _REPEATED}
+        return Settings(**(BEFORE | config["settings"])), inputs, execution
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DialError(
+            wanted=f"the config.json of a run in {path}",
+            got=f"{type(error).__name__}: {error}",
+            fix="name the config.json in a run's folder",
+        ) from error
+
+
 def read_config(path: Path) -> dict[str, Any]:
-    """The settings that a run began with.
+    """Returns what a run's config.json holds.
 
     Raises:
         DialError: a file that is not there, or damaged.
     """
     try:
-        return json.loads(path.read_text())  # type: ignore[no-any-return]
-    except (OSError, ValueError) as error:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise TypeError(f"a {type(config).__name__} in place of an object")
+    except (OSError, ValueError, TypeError) as error:
         raise DialError(
             wanted=f"the settings of a run in {path}",
             got=str(error),
-            fix="start a run anew in another --out",
+            fix="name the config.json of a run, or start a run anew in another --out",
         ) from error
-
-
-def read_records(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The result and the metrics of a finished run, without its model; raises as `load` does."""
-    try:
-        result = json.loads((folder / "result.json").read_text())
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        history = [json.loads(line) for line in lines]
-    except OSError as error:
-        begun = (folder / "config.json").exists()
-        raise DialError(
-            wanted=f"a finished run in {folder}",
-            got="one that is not finished" if begun else "no run there",
-            fix="finish it with the command that began it and --resume"
-            if begun
-            else "check the path",
-        ) from error
-    except ValueError as error:
-        raise DialError(
-            wanted=f"a sound run in {folder}",
-            got=f"a damaged result.json or metrics.jsonl ({error})",
-            fix="remove result.json, and finish the run again with its command and --resume",
-        ) from error
-    return result, history
+    return config

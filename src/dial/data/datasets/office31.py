@@ -6,33 +6,34 @@
 
 from pathlib import Path
 
+from dial.data.datasets.interface import DataSet
 from dial.data.domain import Domain
 from dial.data.folders import read_folder
 from dial.errors import DialError
 
-DOMAINS = ("amazon", "dslr", "webcam")
 _FOLDERS = ("", "office31", "office-31", "Office31", "Office-31", "office")
 
 
-def load(domain: str, data: Path | None) -> Domain:
-    """One of the three domains, below the folder `data`."""
-    return read_folder(find(domain, data), name=f"office31:{domain}")
+class Office31(DataSet):
+    """The three domains, below the folder `data`."""
+
+    domains = ("amazon", "dslr", "webcam")
+
+    def load(self, domain: str, data: Path | None) -> Domain:
+        """Returns one of the three domains."""
+        return read_folder(find(domain, data), name=f"office31:{domain}")
+
+
+create = Office31
 
 
 def find(domain: str, data: Path | None) -> Path:
-    """The folder of a domain."""
-    if data is None:
-        raise DialError(
-            wanted=f"the folder that holds Office-31's {domain}",
-            got="none",
-            fix="pass --data DIR (data=), where DIR/amazon, DIR/dslr and DIR/webcam are",
-        )
-    places = [data / folder / domain for folder in _FOLDERS]
-    for place in places:
-        if place.is_dir():
+    """Returns the folder of a domain."""
+    wanted, got = f"the folder that holds Office-31's {domain}", "none"
+    if data is not None:
+        places = [data / folder / domain for folder in _FOLDERS]
+        for place in filter(Path.is_dir, places):
             return place
-    raise DialError(
-        wanted=f"Office-31's {domain} in {places[0]} or {places[1]}",
-        got="no such folder",
-        fix="pass --data DIR (data=), where DIR/amazon, DIR/dslr and DIR/webcam are",
-    )
+        wanted, got = f"Office-31's {domain} in {places[0]} or {places[1]}", "no such folder"
+    fix = "pass --data DIR (data=), where DIR/amazon, DIR/dslr and DIR/webcam are"
+    raise DialError(wanted=wanted, got=got, fix=fix)

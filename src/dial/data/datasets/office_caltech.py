@@ -1,19 +1,19 @@
 """Office-Caltech: the 10 classes that Office-31 and Caltech-256 share, four domains (Gong 2012).
 
 <https://doi.org/10.1109/CVPR.2012.6247911>. The three domains of Office-31 are taken from its
-folders, Caltech from `DIR/caltech/<class>/*.jpg` (or `caltech10`, or Caltech-256 as unpacked,
-`256_ObjectCategories/<number>.<class>`), under the names of either data set.
+folders; Caltech is in `DIR/caltech/<class>/*.jpg` (or `caltech10`, or Caltech-256 as unpacked,
+`256_ObjectCategories/<number>.<class>`), with the class names of either data set.
 """
 
 from pathlib import Path
 
 from dial.data.datasets import office31
-from dial.data.domain import Domain
+from dial.data.datasets.interface import DataSet
+from dial.data.domain import LabelledDomain
 from dial.data.folders import read_folder
 from dial.errors import DialError
 
-DOMAINS = ("amazon", "caltech", "dslr", "webcam")
-# Office-31's name of each class, and those that Caltech-256 and copies of Office-Caltech use.
+# Office-31's name of each class, and the names in Caltech-256 and in copies of Office-Caltech.
 _CLASSES = {
     "back_pack": ("003.backpack", "backpack"),
     "bike": ("224.touring-bike", "touring-bike", "touring_bike"),
@@ -31,26 +31,32 @@ _HOMES = ("", "office_caltech", "office-caltech", "office_caltech_10", "office31
 _CALTECH = ("caltech", "caltech10", "Caltech10", "caltech256", "256_ObjectCategories")
 
 
-def load(domain: str, data: Path | None) -> Domain:
-    """The images of the ten classes in one of the four domains, below the folder `data`."""
-    found = read_folder(_find(domain, data), name=f"office_caltech:{domain}").only(_NAMES)
-    missing = set(_CLASSES) - set(found.labels.classes if found.labels else ())
-    if missing:
-        raise DialError(
-            wanted=f"the {len(_CLASSES)} classes of Office-Caltech in {found.name}",
-            got=f"none of {', '.join(sorted(missing))}",
-            fix="check that --data DIR (data=) holds the whole data set",
-        )
-    return found
+class OfficeCaltech(DataSet):
+    """The images of the ten classes, below the folder `data`."""
+
+    domains = ("amazon", "caltech", "dslr", "webcam")
+
+    def load(self, domain: str, data: Path | None) -> LabelledDomain:
+        """Returns one of the four domains."""
+        images = read_folder(_find(domain, data), name=f"office_caltech:{domain}").only(_NAMES)
+        missing = set(_CLASSES) - set(images.labels.classes)
+        if missing:
+            raise DialError(
+                wanted=f"the {len(_CLASSES)} classes of Office-Caltech in {images.name}",
+                got=f"none of {', '.join(sorted(missing))}",
+                fix="check that --data DIR (data=) holds the whole data set",
+            )
+        return images
+
+
+create = OfficeCaltech
 
 
 def _find(domain: str, data: Path | None) -> Path:
     folders = _CALTECH if domain == "caltech" else (domain,)
-    for home in _HOMES if data else ():
-        for folder in folders:
-            place = Path(data or "", home, folder)
-            if place.is_dir():
-                return place
+    places = [data / home / folder for home in _HOMES for folder in folders] if data else []
+    for place in filter(Path.is_dir, places):
+        return place
     if domain != "caltech":
         return office31.find(domain, data)
     raise DialError(

@@ -1,90 +1,78 @@
-"""Validators, one a file: how good a run is on the target, told without the target's labels."""
+"""Validators, one a file: scores of a run on the target that need none of the target's labels."""
 
 import math
-import sys
-from typing import Any
 
-from dial import registry
 from dial.errors import DialError
+from dial.registry import Registry
 from dial.selection.outputs import Outputs
-from dial.selection.validators._soundness import keep_the_source, right_of_source
+from dial.selection.validators._soundness import correct_on_source as correct_on_source
+from dial.selection.validators._soundness import keep_the_source as keep_the_source
+from dial.selection.validators.interface import Validator as Validator
 
-__all__ = [
-    "DEFAULT",
-    "NoScoreError",
-    "check",
-    "describe",
-    "keep_the_source",
-    "names",
-    "needs_held_out",
-    "right_of_source",
-    "score",
-]
+VALIDATORS: Registry[Validator] = Registry(
+    "dial.selection.validators",
+    Validator,  # type: ignore[type-abstract]
+    aliases={
+        "information_maximisation": "information_maximization",
+        "soft_neighbourhood_density": "soft_neighborhood_density",
+    },
+)
+names, describe = VALIDATORS.names, VALIDATORS.describe
 
-DEFAULT = "information_maximisation"
-"""What `--entropy auto` chooses by, among the runs that `keep_the_source`."""
+DEFAULT = "information_maximization"
+"""The validator of `--entropy auto`, which chooses among the runs that `keep_the_source`."""
 
 
 class NoScoreError(DialError):
-    """A validator can make nothing of a run's outputs."""
+    """A validator's score is not a finite number."""
 
 
-def names() -> tuple[str, ...]:
-    """The validators there are.
+def name_of(validator: str | Validator) -> str:
+    """Returns the present name of a validator, or the class name of an object.
 
-    >>> DEFAULT in names()
-    True
+    >>> name_of("information_maximisation")
+    'information_maximization'
     """
-    return registry.names(sys.modules[__name__])
+    if isinstance(validator, str):
+        return VALIDATORS.resolve(validator)
+    return type(validator).__name__
 
 
-def describe() -> dict[str, str]:
-    """Every validator's name with one line about it."""
-    return registry.describe(sys.modules[__name__])
-
-
-def _load(name: str) -> Any:
-    return registry.load(sys.modules[__name__], name)
-
-
-def needs_held_out(name: str) -> bool:
-    """Whether a validator judges by source images that were not trained on.
+def needs_held_out(validator: str | Validator) -> bool:
+    """Returns whether a validator needs source images that were held out of training.
 
     >>> needs_held_out("source_accuracy")
     True
     """
-    return bool(_load(name).NEEDS_HELD_OUT)
+    return VALIDATORS.create(validator).needs_held_out
 
 
-def check(name: str, *, held_out: bool, reason: str) -> None:
-    """Refuse a validator that does not exist, or that needs images which are not there.
+def check(validator: str | Validator, *, held_out: bool, reason: str) -> None:
+    """Refuse a validator that does not exist, or that needs held-out images if there are none.
 
-    Args:
-        name: the validator's.
-        held_out: whether there are source images that are not trained on.
-        reason: why there are none, if so.
+    `reason` says why there are none.
     """
-    if needs_held_out(name) and not held_out:
-        free = ", ".join(other for other in names() if not needs_held_out(other))
+    if needs_held_out(validator) and not held_out:
+        others = ", ".join(name for name in names() if not needs_held_out(name))
         raise DialError(
-            wanted=f"source images that are not trained on, which {name} judges by",
+            wanted=f"source images that are not trained on, which {name_of(validator)} judges by",
             got=reason,
-            fix=f"give a larger --holdout or more images, or a validator without them: {free}",
+            fix=f"give a larger --holdout or more images, or a validator without them: {others}",
         )
 
 
-def score(name: str, outputs: Outputs) -> float:
-    """What a validator makes of a run's outputs; higher is better.
+def score(validator: str | Validator, outputs: Outputs) -> float:
+    """Returns the score of a run's outputs; higher is better.
 
     Raises:
         DialError: no such validator, or no held-out source for a validator that needs one.
-        NoScoreError: outputs that are not finite.
+        NoScoreError: the score is not finite.
     """
-    check(name, held_out=outputs.held_out is not None, reason="none in the run's outputs")
-    value = float(_load(name).score(outputs))
+    check(validator, held_out=outputs.held_out is not None, reason="none in the run's outputs")
+    value = float(VALIDATORS.create(validator).score(outputs.with_features()))
     if not math.isfinite(value):
         raise NoScoreError(
-            wanted=f"outputs that {name} can judge",
+            wanted=f"outputs that {name_of(validator)} can judge",
             got=f"a score of {value}",
             fix="look at the run's losses; a lower --lr or --entropy keeps outputs finite",
         )

@@ -1,10 +1,10 @@
-"""Runs that have not lost the source while they adapted, among which one is then chosen.
+"""Comparison of runs on held-out source images, to set aside those that got worse there.
 
-A validator that looks at the target alone can be fooled by a network that is sure and wrong. What
-such a network does to the source shows: the images that were held out of training are the same
-for all runs, so two runs are compared image by image (McNemar's pairs). A run is set aside if the
-best one is ahead of it by more than one standard error of the difference, which is the square
-root of the number of images that only one of the two predicts right.
+A validator that sees the target only is misled by a network that is confident and wrong. Such a
+network also gets worse on the source. The held-out images are the same for all runs, so two runs
+are compared image by image, as in McNemar's test: a run is set aside if the best one is ahead of
+it by more than one standard error of the difference, the square root of the number of images that
+exactly one of the two predicts correctly.
 """
 
 from collections.abc import Sequence
@@ -14,24 +14,23 @@ import numpy as np
 from dial.selection.outputs import Outputs
 
 
-def right_of_source(run: Outputs) -> list[bool]:
-    """Of each held-out source image, whether it is predicted right; nothing where there is none."""
-    seen = run.held_out
-    return [] if seen is None else seen.right().tolist()
+def correct_on_source(run: Outputs) -> list[bool]:
+    """Returns whether each held-out source image is predicted correctly; empty without any."""
+    return [] if run.held_out is None else run.held_out.correct().tolist()
 
 
 def keep_the_source(runs: Sequence[Sequence[bool]]) -> list[bool]:
-    """Of each run, whether it is as good on held-out source images as the best.
+    """Returns for each run whether it is as good as the best on held-out source images.
 
     Args:
-        runs: `right_of_source` of each, of the same images in the same order.
+        runs: `correct_on_source` of each, for the same images in the same order.
 
     >>> keep_the_source([[True, True, True], [True, True, False], [True, False, False]])
     [True, True, False]
     """
     if not runs:
         return []
-    right = np.array(runs, dtype=bool)
-    best = right[right.sum(1).argmax()]
-    lost, won = (best & ~right).sum(1), (~best & right).sum(1)
+    correct = np.array(runs, dtype=bool)
+    best = correct[correct.sum(1).argmax()]
+    lost, won = (best & ~correct).sum(1), (~best & correct).sum(1)
     return [bool(sound) for sound in lost - won <= np.sqrt(lost + won)]

@@ -1,15 +1,20 @@
-"""Accuracy on source images that were not trained on, by the source's own predictor.
+"""Accuracy of the source's predictor on held-out source images.
 
-The naive choice: it sees nothing of the target, and only tells a network that has come apart.
+The naive choice: it sees nothing of the target, and only detects a network that has broken down.
 """
 
 from dial.selection.outputs import Outputs
+from dial.selection.validators.interface import Validator
 
-NEEDS_HELD_OUT = True
+
+class SourceAccuracy(Validator):
+    """Accuracy on held-out source images."""
+
+    needs_held_out = True
+
+    def score(self, outputs: Outputs) -> float:
+        """Returns the fraction of correct predictions."""
+        return float(outputs.require_held_out().correct().mean())
 
 
-def score(outputs: Outputs) -> float:
-    """The share of held-out source images that are predicted as they are labelled."""
-    held_out = outputs.held_out
-    assert held_out is not None  # noqa: S101 - NEEDS_HELD_OUT
-    return float(held_out.right().mean())
+create = SourceAccuracy

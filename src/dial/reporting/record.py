@@ -1,0 +1,275 @@
+"""The record that a finished run leaves for its report, in `evidence.safetensors`."""
+
+import io
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+
+from dial import files
+from dial.data.prepare import PreparedDomain, PreparedSource
+from dial.errors import DialError, missing_extra
+from dial.methods import Method
+from dial.reporting.embedding import embed, separation
+from dial.reporting.shift import distance
+from dial.selection.outputs import SAMPLE, Outputs
+
+NAME = "evidence.safetensors"
+VERSION = 2
+POINTS = 150
+"""Images of a domain that are embedded: t-SNE takes its time."""
+GALLERY = 36
+"""Images that a report shows."""
+_THUMBNAILS = 300  # kept in addition, so that a comparison with another run has some to show
+_SIDE = 96
+_DICTS = ("predicted", "confidence", "points", "shift", "gallery_pictures")  # of arrays
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.floating[Any]]
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """All that a report shows beyond config.json, result.json and metrics.jsonl.
+
+    Dicts of predictors have the key "after", the finished one, and where there is one also
+    "before", the predictor without adaptation. There are `N` target images and `K` classes.
+    """
+
+    classes: tuple[str, ...]
+    fingerprint: str
+    """Equal for runs on the same target images."""
+    adapts: bool
+    without: str
+    """A description of the predictor without adaptation; empty if there is none."""
+    source_counts: Ints
+    """Source images of each class, `(K,)`."""
+    labels: Ints | None
+    """Of the target, `(N,)`, for scoring only."""
+    predicted: dict[str, Ints]
+    """`(N,)`, by predictor."""
+    confidence: dict[str, Floats]
+    """Probability of the predicted class, `(N,)`, by predictor."""
+    points: dict[str, Floats]
+    """Embedded images, `(M, 2)`, by predictor, layer (features or outputs, which are the logits)
+    and domain, such as "after.features.source"."""
+    separation: dict[str, float]
+    """Of the domains, by predictor and layer, such as "after.features": 0 is mixed, 1 is apart."""
+    layers: tuple[str, ...]
+    """Names of the `L` normalization layers."""
+    shift: dict[str, Floats]
+    """Distance of location and of scale between the domains, `(L, 2)`, by predictor."""
+    sampled: tuple[int, int]
+    """Number of source and target images that the shift is estimated from."""
+    gallery_names: dict[str, str]
+    """File names of some target images, by row."""
+    gallery_pictures: dict[str, Bytes]
+    """Their thumbnails, as JPEG files."""
+    gallery_side: int
+    """Width and height of a thumbnail in pixels."""
+
+    def against(self, baseline: "Record", *, without: str) -> "Record":
+        """Returns a copy with the predictions of another run as those without adaptation.
+
+        Raises:
+            DialError: the baseline has other classes or other target images.
+        """
+        fix = "take a finished run with the same source and target, such as one of source_only"
+        if baseline.classes != self.classes:
+            wanted = f"a baseline with the run's {len(self.classes)} classes"
+            got = f"one with {len(baseline.classes)}, or with others"
+            raise DialError(wanted=wanted, got=got, fix=fix)
+        if baseline.fingerprint != self.fingerprint:
+            images, others = (len(run.predicted["after"]) for run in (self, baseline))
+            got = f"one on {others} others (the run has {images})"
+            raise DialError(wanted="a baseline on the same target images", got=got, fix=fix)
+        changes: dict[str, Any] = {}
+        for field in ("predicted", "confidence", "points", "separation"):
+            after = [pair for pair in getattr(baseline, field).items() if "after" in pair[0]]
+            before = {key.replace("after", "before"): value for key, value in after}
+            changes[field] = getattr(self, field) | before
+        return replace(self, without=without, **changes)
+
+
+def save(path: Path, record: Record) -> None:
+    """Write arrays as safetensors, those of a dict as `field.key`, and other values as JSON."""
+    arrays, values = {}, {"version": VERSION}
+    for name, value in vars(record).items():
+        if isinstance(value, np.ndarray):
+            arrays[name] = value
+        elif name in _DICTS:
+            arrays |= {f"{name}.{key}": array for key, array in value.items()}
+        else:
+            values[name] = value
+    tensors = {name: torch.tensor(array) for name, array in arrays.items()}
+    files.save_tensors(path, tensors, about=values)
+
+
+def load(folder: Path) -> Record:
+    """Returns the record of a run; files of version 1 can be read too.
+
+    Raises:
+        DialError: no record, a damaged one, or one of another version.
+    """
+    path, wanted = folder / NAME, "the evidence for a report"
+    fix = "make the run again with this version of dial, in another folder"
+    if not path.exists():
+        got = "none: the run was made without a report, or could not record it, or is too old"
+        raise DialError(wanted=f"{wanted} in {path}", got=got, fix=fix)
+    values, tensors = files.load_tensors(path, wanted=wanted, version=None, fix=fix)
+    version = values.pop("version", None)
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    if version == 1:
+        return _from_version_1(values, arrays)
+    if version != VERSION:
+        wanted = f"{wanted} in {path}, of version {VERSION}"
+        raise DialError(wanted=wanted, got=f"version {version}", fix=fix)
+    for name, array in arrays.items():
+        field, _, key = name.partition(".")
+        if field in _DICTS:
+            values.setdefault(field, {})[key] = array
+        else:
+            values[field] = array
+    return Record(**values)
+
+
+def _from_version_1(values: dict[str, Any], arrays: dict[str, Any]) -> Record:
+    rows = [str(row) for row in arrays.pop("gallery.rows")]
+    ends = np.cumsum(arrays.pop("gallery.lengths"))[:-1]
+    pictures = np.split(arrays.pop("gallery.pictures"), ends)
+    del values["repeat"]  # config.json has it now
+    shift = {key: values.pop(f"shift_{key}") for key in ("before", "after")}
+    for field in ("predicted", "confidence"):  # were named "after.predicted"
+        keys = [name.removesuffix(f".{field}") for name in arrays if name.endswith(field)]
+        values[field] = {key: arrays.pop(f"{key}.{field}") for key in keys}
+    return Record(
+        labels=arrays.pop("labels", None),
+        source_counts=arrays.pop("source_counts"),
+        points=arrays,
+        separation={name: values.pop(name) for name in [*values] if "." in name},
+        shift={key: _pairs(pairs) for key, pairs in shift.items() if pairs is not None},
+        gallery_names=dict(zip(rows, values.pop("names"), strict=True)),
+        gallery_pictures=dict(zip(rows, pictures, strict=True)),
+        gallery_side=values.pop("side"),
+        **values,
+    )
+
+
+def record(
+    method: Method,
+    outputs: Outputs,
+    *,
+    source: PreparedSource,
+    target: PreparedDomain,
+) -> Record:
+    """Returns the record of a finished run.
+
+    Args:
+        method: the run's.
+        outputs: the run's `Outputs`, with images in the order of their content.
+        source: the labelled domain.
+        target: its labels, if any, are recorded for scoring.
+
+    Raises:
+        DialError: scikit-learn is not installed.
+    """
+    labels = source.labels
+    training, predictors = outputs.training, {"after": outputs.target}
+    if outputs.unadapted is not None:
+        predictors["before"] = outputs.unadapted
+    try:
+        points, separations = _embed(training, predictors)
+    except ImportError as error:
+        raise missing_extra(error, "report") from error
+    predicted, confidence, shift = {}, {}, {}
+    for key, observation in predictors.items():
+        logits = np.asarray(observation.logits)[np.argsort(target.pixels.order)]  # row by row
+        likeliest = torch.from_numpy(logits).softmax(1).max(1)
+        predicted[key], confidence[key] = likeliest.indices.numpy(), likeliest.values.numpy()
+        moments = [(training.moments[name], observation.moments[name]) for name in training.moments]
+        shift[key] = _pairs([distance(*pair) for pair in moments])
+    return Record(
+        classes=labels.classes,
+        fingerprint=target.images.fingerprint,
+        adapts=method.adapts,
+        without=method.without,
+        source_counts=np.array([*labels.counts.values()], dtype=np.int64),
+        labels=None if target.labels is None else target.labels.indices,
+        predicted=predicted,
+        confidence=confidence,
+        points=points,
+        separation=separations,
+        layers=tuple(training.moments),
+        shift=shift,
+        sampled=(min(SAMPLE, len(training.logits)), min(SAMPLE, len(target.pixels))),
+        **_gallery(target, predicted, confidence),
+    )
+
+
+def _pairs(distances: Any) -> Floats:
+    return np.array(distances, np.float64).reshape(-1, 2)  # also where there are none
+
+
+def _embed(source: Any, predictors: dict[str, Any]) -> tuple[dict[str, Floats], dict[str, float]]:
+    """Returns points and separations, from the first images of the domains.
+
+    All predictors share an embedding, so that their pictures can be compared.
+    """
+    points: dict[str, Floats] = {}
+    separations = {}
+    for layer, field in {"features": "features", "outputs": "logits"}.items():
+        observations = (source, *predictors.values())
+        values = [np.asarray(getattr(each, field))[:SAMPLE] for each in observations]
+        few = [value[:POINTS] for value in values]
+        embedded = embed(np.concatenate(few))
+        of_source, *of_targets = np.split(embedded, np.cumsum([len(value) for value in few])[:-1])
+        for key, of_target, value in zip(predictors, of_targets, values[1:], strict=True):
+            points |= {f"{key}.{layer}.source": of_source, f"{key}.{layer}.target": of_target}
+            separations[f"{key}.{layer}"] = separation(values[0], value)
+    return points, separations
+
+
+def gallery_order(predicted: dict[str, Ints], confidence: dict[str, Floats]) -> Ints:
+    """Returns all rows in the order in which a gallery shows them.
+
+    First come confident predictions of another class than before, then the largest changes of
+    confidence. Without a predictor to compare with, the least confident predictions come first.
+    """
+    after = confidence["after"]
+    if "before" not in confidence:
+        return np.argsort(after, kind="stable")
+    before = confidence["before"]
+    changed = predicted["before"] != predicted["after"]
+    score = np.where(changed, 1 + (before + after) / 2, np.abs(before - after))
+    return np.argsort(-score, kind="stable")
+
+
+def _gallery(
+    target: PreparedDomain, predicted: dict[str, Ints], confidence: dict[str, Floats]
+) -> dict[str, Any]:
+    """Thumbnails of the largest changes, of the least confident images, and of a sample."""
+    first = gallery_order(predicted, confidence)[:GALLERY]
+    unsure = np.argsort(confidence["after"], kind="stable")[:GALLERY]
+    rows = np.unique(np.concatenate([target.pixels.order[:_THUMBNAILS], unsure, first]))
+    images = target.pixels.read(rows)
+    side = min(_SIDE, images.shape[1])
+    pictures = (_jpeg(image, side) for image in images)
+    names = target.images.names
+    return {
+        "gallery_names": {str(row): "/".join(Path(names[row]).parts[-2:]) for row in rows},
+        "gallery_pictures": {str(row): jpeg for row, jpeg in zip(rows, pictures, strict=True)},
+        "gallery_side": side,
+    }
+
+
+def _jpeg(image: Bytes, side: int) -> Bytes:
+    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+    file = io.BytesIO()
+    picture.resize((side, side), Image.Resampling.LANCZOS).save(file, "JPEG", quality=85)
+    return np.frombuffer(file.getvalue(), np.uint8)

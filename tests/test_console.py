@@ -1,0 +1,104 @@
+"""Progress: a bar in a terminal, plain lines in a log, nothing when quiet."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dial import console
+from dial.console import GridProgress, Reporter
+
+
+def test_the_time_left_follows_the_cells_that_were_finished_here(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with GridProgress([10.0, 500.0, 40.0, 30.0], done=1, quiet=False) as bar:
+        bar.begin("A->W dial seed 0")
+        bar.finished("A->W dial seed 0", accuracy=0.733, seconds=310)
+        bar.begin("b")
+        bar.failed("b", "wanted this")
+        bar.skipped("c", "another process is at it")
+        bar.begin("d")
+        bar.finished("d", accuracy=1, seconds=930)
+    assert capsys.readouterr().err.splitlines() == [
+        "1 of 5 cells are finished already",
+        "cell 2/5 A->W dial seed 0: begun",
+        "cell 2/5 A->W dial seed 0: 73.3 % in 310 s; about 4 h 54 min left",
+        "cell 3/5 b: begun",
+        "cell 3/5 b: failed: wanted this; about 36 min left",
+        "cell 4/5 c: another process is at it; about 16 min left",
+        "cell 5/5 d: begun",
+        "cell 5/5 d: 100.0 % in 930 s",
+    ]
+
+
+def test_log_gets_plain_lines_on_standard_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_SECONDS_BETWEEN_LINES", 0.0)
+    assert list(console.track("ab", total=2, title="reading [amazon]")) == ["a", "b"]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("reading [amazon]: 1 of 2 images")
+    assert err.count("\n") == 2
+
+
+def test_quick_passes_leave_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(console.track("ab", total=2, title="reading")) == ["a", "b"]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_has_a_bar(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with Reporter(quiet=False, title="dial: a -> b") as reporter:
+        reporter.step(SimpleNamespace(step=3), 10, {"entropy": 0.5})
+        reporter.bar.refresh()
+    list(console.track("ab", total=2, title="reading"))
+    with GridProgress([1.0], done=0, quiet=False) as grid:
+        grid.begin("A->W")
+        grid.bar.refresh()
+    err = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    for text in ("dial: a -> b", "3/10", "entropy 0.500", "reading", "A->W", "0/1"):
+        assert text in err
+    assert "begun" not in err
+    assert "images" not in err
+
+
+def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter(quiet=True, title="a") as reporter:
+        reporter.step(SimpleNamespace(step=1), 2, {"loss": 1.0})
+        reporter.warn("b")
+    with GridProgress([1.0], done=1, quiet=True) as grid:
+        grid.begin("c")
+    assert list(console.track("ab", total=2, title="d", quiet=True)) == ["a", "b"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_training_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter(quiet=False, title="dial: [a] -> b") as reporter:
+        reporter.step(SimpleNamespace(step=1), 2, {"loss": 1.0})
+        reporter.epoch({"epoch": 1, "step": 2, "loss": 0.25, "target_accuracy": 0.5})
+        for _ in range(2):
+            reporter.warn("few classes")
+    result = {"seconds": 3.0, "target_accuracy": 0.5, "estimated_accuracy": 0.6}
+    reporter.finished(result | {"estimate_doubt": "few"}, Path("run"))
+    Reporter(quiet=False, title="", scores=False).finished(result, Path("run"))
+    assert capsys.readouterr().err.splitlines() == [
+        "dial: [a] -> b",
+        "epoch 1  step 2  loss 0.25  target accuracy 50.0%",
+        "dial: warning: few classes",
+        "finished in 3 s: target accuracy 50.0%, estimated without labels 60.0% (unreliable); run",
+        "finished in 3 s",
+    ]
+
+
+def test_listing(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_listing([{"name": "a[b]", "about": "first"}, {"name": "c", "about": "second"}])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["name", "about"], ["a[b]", "first"], ["c", "second"],
+    ]  # fmt: skip
