@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import dial
 from dial import DialError, methods
@@ -22,6 +25,8 @@ from dial.console import Reporter
 from dial.data.datasets import open_domain
 from dial.data.domain import ImageFiles
 from dial.data.prepare import prepare
+from dial.methods import Batch, Terms
+from dial.methods.source_only import SourceOnly
 from dial.pipeline import Process
 from dial.reporting import record
 from dial.training import engine
@@ -291,3 +296,47 @@ def test_collapse_is_reported_with_figures(capsys: pytest.CaptureFixture[str]) -
 
 def test_progress_is_plain_data() -> None:
     assert json.loads(json.dumps(vars(engine.Progress()))) == vars(engine.Progress())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halved(SourceOnly):
+    """A method of one's own: a part of the source's loss."""
+
+    momentum: float = 0.5
+    """A setting with the name of one of the training's."""
+
+    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
+        for terms in super().terms(trainee, batch, progress):
+            yield {name: self.momentum * term for name, term in terms.items()}
+
+
+def own_network() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(8, len(CLASSES)),
+    )  # fmt: skip
+
+
+def test_a_method_and_a_network_of_ones_own(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    network = own_network()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    own = settings | {"method": Halved(), "backbone": network, "weights": "auto"}
+    changed = own | {"method.momentum": 0.25}
+    run = dial.adapt(*folders, **changed)
+    assert all(torch.equal(before[name], t) for name, t in network.state_dict().items())
+    config = json.loads((run.folder / "config.json").read_text())["settings"]
+    assert (config["method"], config["backbone"]) == ("Halved", "Sequential")
+    assert (config["momentum"], config["options"]["momentum"]) == (0.9, 0.25)
+    assert dial.adapt(*folders, **changed, resume=True).result == run.result
+    with pytest.raises(DialError, match=r"momentum was 0\.25, is 0\.5"):
+        dial.adapt(*folders, **own, resume=True)
+    with pytest.raises(DialError, match=r"dial\.runs\.load\(folder, backbone=network\)"):
+        dial.runs.load(run.folder)
+    again = dial.runs.load(run.folder, backbone=own_network())
+    images = run.samples()
+    assert torch.equal(again.network(images), run.network(images))
+    aligned = dial.adapt(*folders, **settings | {"backbone": network, "out": tmp_path / "dial"})
+    assert aligned.result["reference"] == "normal"
+    assert not any(type(m).__module__.startswith("dial") for m in aligned.network.modules())

@@ -105,7 +105,9 @@ class Settings:
 
     def stored(self) -> dict[str, Any]:
         """Returns the fields as they come back from config.json; objects are there by name."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = dict(vars(self))
+        if not isinstance(self.method, str):
+            values["options"] = vars(self.method) | self.options
         values |= {"method": name_of(self.method), "backbone": name_of(self.backbone)}
         back: dict[str, Any] = json.loads(json.dumps(values, default=repr))
         return back
