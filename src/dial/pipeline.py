@@ -1,10 +1,11 @@
 """From two domains to a finished predictor: prepare, train, finish, judge, write."""
 
+import copy
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,8 @@ def _process(
 ) -> None:
     """One process of a run; the first one also finishes, judges and writes."""
     torch.set_rng_state(plan.random_state)
+    if fabric.world_size > 1:  # tensors reach spawned processes in memory that they share
+        plan = replace(plan, backbone=copy.deepcopy(plan.backbone))
     process = Process(fabric, plan, folder, attempt)
     trainee, progress = process.train(resume=resume)
     if fabric.is_global_zero:

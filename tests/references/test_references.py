@@ -163,6 +163,6 @@ def test_names_and_objects_that_are_no_reference_are_errors() -> None:
         resolve(object())
     with pytest.raises(DialError, match="a class"):
         resolve(Laplace)
-    for wrong, fix in (("normal:0.5", "write normal"), ("anchored:", "write anchored:NAME")):
+    for wrong, fix in (("normal:0.5", "write normal"), ("anchored:", "write anchored")):
         with pytest.raises(DialError, match=f"references, anchored, .* got '{wrong}'; fix: {fix}"):
             resolve(wrong)

@@ -38,7 +38,7 @@ class DomainAlignment(DomainSpecific):
     >>> layer = DomainAlignment(3, domains=("photo", "sketch"))
     >>> with use_domain(layer, {"photo": 4, "sketch": 2}):
     ...     y = layer(torch.randn(6, 3))
-    >>> bool(y[:4].mean(0).abs().max() < 1e-6) and bool(y[4:].mean(0).abs().max() < 1e-6)
+    >>> bool(y[:4].mean(0).abs().max() < 1e-4) and bool(y[4:].mean(0).abs().max() < 1e-4)
     True
     """
 
