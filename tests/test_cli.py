@@ -154,18 +154,21 @@ def test_list_presets_shows_what_they_set() -> None:
     assert "steps 800" in rows["digits_cnn"]
 
 
-def test_settings_by_their_names(tmp_path: Path) -> None:
-    digits = ["digits:optdigits", "digits:mnist", "--steps", 1, "--no-report", "--quiet"]
+def test_settings_by_their_names(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    quick = ["--backbone", "timm:test_resnet", "--weights", "none", "--image-size", 32]
+    quick += ["--steps", 1, "--batch-size", "8+4", "--no-report", "--quiet", "--no-cache"]
     out = tmp_path / "run"
     more = ["--set", "weight=0.5", "--set", "training.momentum=0.8", "--milestones", "0.5,0.75"]
-    result = run("adapt", *digits, "--method", "ddc", *more, "--out", out)
+    result = run("adapt", *folders, *quick, "--method", "ddc", *more, "--out", out)
     assert result.returncode == 0, result.stderr
     settings = json.loads((out / "config.json").read_text())["settings"]
     assert settings["options"]["weight"] == 0.5
     assert settings["momentum"] == 0.8
     assert settings["milestones"] == [0.5, 0.75]
     again = tmp_path / "again"
-    repeated = run("adapt", "--config", out / "config.json", "--out", again, "--no-report", "-q")
+    repeated = run(
+        "adapt", "--config", out / "config.json", "--out", again, "--no-report", "-q", "--no-cache"
+    )
     assert repeated.returncode == 0, repeated.stderr
     one, two = ((folder / "model.safetensors").read_bytes() for folder in (out, again))
     assert one == two

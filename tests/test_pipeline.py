@@ -204,7 +204,8 @@ def test_two_processes_with_half_the_batch_train_as_one_does(
 ) -> None:
     states = []
     digits = Path("digits:mnist"), Path("digits:optdigits")
-    settings = {"steps": 20, "reference": reference, "optimizer": "sgd"}
+    settings = {"steps": 20, "reference": reference, "optimizer": "sgd", "holdout": 0}
+    settings |= {"batch_size": "16+16"}
     settings |= {"device": "cpu", "precision": "64-true"}  # what differs is not rounding
     for devices in (1, 2):
         out = tmp_path / f"devices{devices}"
