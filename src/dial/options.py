@@ -100,8 +100,8 @@ def _option(field: Field, panel: str, *, method: bool) -> inspect.Parameter:
     if method and kind is float:  # "auto" has it chosen without labels
         settings |= {"parser": _number_or_auto, "metavar": "FLOAT|auto"}
         kind = str
-    plain = field.name.replace("_", "-")
-    names = _FLAGS.get(field.name, [f"--{plain}/--no-{plain}"]) if kind is bool else []
+    pair = f"{field.flag}/--no-{field.flag.removeprefix('--')}"
+    names = _FLAGS.get(field.name, [pair]) if kind is bool else []
     annotation = Annotated[Optional[kind], typer.Option(*names, **settings)]  # noqa: UP045
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

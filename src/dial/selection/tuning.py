@@ -27,10 +27,9 @@ from dial.selection.pruning import Pruned, Standing, should_stop
 from dial.selection.validators import Validator
 from dial.training import grid, run_folder
 from dial.training.engine import Interrupted, NotFiniteError
-from dial.training.settings import Settings
+from dial.training.settings import AUTO, Settings, name_of
 
 GRID = (0.0, 0.03, 0.1, 0.3, 1.0)
-AUTO = "auto"
 FINISHED = "finished"
 """The outcome of a trial that ended well; others are named where they arise."""
 
@@ -110,7 +109,7 @@ def plan(chosen: Settings, *, tune: str | None, validator: str | Validator | Non
         return None
     if len(names) > 1 or names[0] not in numeric:
         raise DialError(
-            wanted=f"one numeric setting of the method {chosen.method} to tune "
+            wanted=f"one numeric setting of the method {name_of(chosen.method)} to tune "
             f"({', '.join(numeric) or 'it has none'})",
             got=", ".join(names),
             fix="tune one of those, and give the others a value",
