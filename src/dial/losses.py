@@ -22,6 +22,30 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_p.exp() * log_p).sum(dim=1).mean()
 
 
+def class_confusion(logits: Tensor, temperature: float = 2.5) -> Tensor:
+    """Returns how much a batch's predictions confuse classes, from 0 to 1 (MCC).
+
+    The correlation of classes is `p^T diag(w) p` with `p = softmax(logits / temperature)` and the
+    weights of images `w = 1 + exp(-entropy(p))`, without gradient. Its rows are divided by their
+    sums. The loss is the sum of all but the diagonal, over `K`.
+    https://arxiv.org/abs/1912.03699
+
+    Args:
+        logits: `(N, K)`, of the target.
+        temperature: above 0; higher ones soften the predictions.
+
+    >>> round(float(class_confusion(torch.zeros(5, 8))), 4)
+    0.875
+    """
+    log_p = torch.log_softmax(widen(logits) / temperature, dim=1)
+    p = log_p.exp()
+    weights = 1 + (p * log_p).sum(dim=1, keepdim=True).exp().detach()
+    # Row j, divided by its sum, is the mean of p over the images, weighted by `w p_j`. As a
+    # softmax of logarithms it has no 0 / 0 for a class whose probabilities are all 0.
+    shares = torch.softmax(weights.log() + log_p, dim=0)
+    return 1 - (shares * p).sum(dim=0).mean()
+
+
 def sparsity(model: nn.Module) -> Tensor:
     """Returns the mean absolute value of the centered activations `x - b`, not divided by `s`.
 

@@ -27,7 +27,8 @@ class Own(PlainMethod):
 
 def test_every_method_is_described_and_made_by_name() -> None:
     assert set(methods.names()) == {
-        "adabn", "adabn_coral", "dan", "ddc", "dial", "entropy_only", "revgrad", "source_only",
+        "adabn", "adabn_coral", "dan", "ddc", "dial", "entropy_only", "mcc", "revgrad",
+        "source_only",
     }  # fmt: skip
     assert all(methods.describe().values())
     assert methods.kind("dial") is Dial
