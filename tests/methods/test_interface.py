@@ -27,7 +27,7 @@ class Own(PlainMethod):
 
 def test_every_method_is_described_and_made_by_name() -> None:
     assert set(methods.names()) == {
-        "adabn", "adabn_coral", "dan", "ddc", "dial", "entropy_only", "mcc", "revgrad",
+        "adabn", "adabn_coral", "cdan", "dan", "ddc", "dial", "entropy_only", "mcc", "revgrad",
         "source_only",
     }  # fmt: skip
     assert all(methods.describe().values())
