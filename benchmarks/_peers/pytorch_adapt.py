@@ -1,11 +1,11 @@
-"""pytorch-adapt: its hooks in a plain loop, as its documentation shows, with its defaults."""
+"""pytorch-adapt: its hooks in a plain loop, as its documentation shows."""
 
 from typing import Any
 
 from pytorch_adapt.hooks import ClassifierHook, DANNHook, MCCHook
 from pytorch_adapt.models import Discriminator
 
-from benchmarks._peers.task import Task
+from benchmarks._peers.task import DOMAIN_WEIGHT, Task
 
 
 def predict(name: str, task: Task) -> Any:
@@ -16,7 +16,7 @@ def predict(name: str, task: Task) -> Any:
     network.train()
     models = {"G": network[0], "C": network[1], "D": discriminator}
     if name == "DANN":
-        hook = DANNHook([optimizer])
+        hook = DANNHook([optimizer], gradient_reversal_weight=DOMAIN_WEIGHT)
     else:
         hook = ClassifierHook([optimizer], post=[MCCHook()])
     for source, labels, target in task.steps(optimizer):

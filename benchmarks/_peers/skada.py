@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from torch import nn
 
 from benchmarks._peers import ours
-from benchmarks._peers.task import Task
+from benchmarks._peers.task import DOMAIN_WEIGHT, Task
 from dial.selection.outputs import observe
 
 COMPONENTS = 100
@@ -38,6 +38,7 @@ def _predict_deep(name: str, task: Task) -> Any:
         # It ends in a softmax over its single output, which is always 1: nothing would be learnt.
         more["domain_classifier"] = DomainClassifier(num_features=task.backbone.num_features)
         more["domain_classifier"].classifier[-1] = nn.Sigmoid()
+        more["reg"] = DOMAIN_WEIGHT
     network, optimizer = task.network(more.get("domain_classifier"))
 
     def batches(*_: Any, **__: Any) -> Iterator[tuple[dict[str, Any], torch.Tensor]]:
@@ -62,7 +63,7 @@ def _predict_shallow(name: str, task: Task) -> Any:
     labels = np.concatenate([task.source.labels.indices, np.full(len(target), -1)])
     domains = np.repeat([SOURCE, TARGET], [len(source), len(target)])
     regression = LogisticRegressionCV(
-        Cs=np.logspace(-2, 2, 5),
+        Cs=np.logspace(-2, 3, 6),
         cv=3,
         max_iter=300,
         scoring="accuracy",

@@ -25,6 +25,8 @@ from dial.methods import Trainee
 from dial.training.engine import build_optimizer
 from dial.training.settings import Settings, preset
 
+DOMAIN_WEIGHT = 0.1
+"""Of DANN's domain loss, as in `revgrad`; with their default of 1 both end below source only."""
 DOMAINS = {"A": "office31:amazon", "D": "office31:dslr", "W": "office31:webcam"}
 
 
