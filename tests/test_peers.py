@@ -108,6 +108,7 @@ def test_plan_goes_seed_by_seed() -> None:
     assert {(c.task, c.image_size) for c in cells} == {("digits", None), ("A-W", 128)}
 
 
+@pytest.mark.filterwarnings("ignore:pkg_resources is deprecated")  # where the peers are installed
 def test_our_cell_is_what_dial_adapt_gives(tmp_path: Path) -> None:
     import dial
 
