@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PEERS := .venv-peers
 
-.PHONY: setup demo test check bench docs clean
+.PHONY: setup demo test check bench peers docs clean
 
 setup: $(READY)
 
@@ -28,8 +29,21 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.data
 	$(BIN)/python -m benchmarks.training
 
+# In an environment of their own: what they need is not for the project. torch comes first, because
+# an unpinned one that another package asks for brings gigabytes of CUDA.
+peers: $(PEERS)/.ready
+	@echo 'Run the comparison with other libraries with, for example,'
+	@echo '  $(PEERS)/bin/python -m benchmarks.peers --out runs/peers --tasks digits --steps 200'
+
+$(PEERS)/.ready: pyproject.toml constraints.txt benchmarks/peers-requirements.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --constraint constraints.txt torch torchvision
+	$(PEERS)/bin/pip install --quiet --constraint constraints.txt \
+		--requirement benchmarks/peers-requirements.txt --editable '.[all]'
+	touch $@
+
 docs: $(READY)
 	$(BIN)/typer dial.cli utils docs --name dial --title 'The command' --output docs/command.md
 
 clean:
-	rm -rf .venv build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv $(PEERS) build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

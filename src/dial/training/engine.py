@@ -79,7 +79,7 @@ def fit(
         DialError: a loss that is not finite, or a checkpoint of another run.
         Interrupted: after SIGTERM or SIGINT, once the checkpoint is written.
     """
-    optimizer = _optimizer(trainee, settings)
+    optimizer = build_optimizer(trainee, settings)
     total = settings.steps or settings.epochs * len(batches)
     progress = Progress()
     if resume and checkpoint.exists():
@@ -125,7 +125,8 @@ def fit(
     return progress
 
 
-def _optimizer(trainee: Trainee, settings: Settings) -> torch.optim.Optimizer:
+def build_optimizer(trainee: Trainee, settings: Settings) -> torch.optim.Optimizer:
+    """Returns the optimizer of all that is trained; `base_lr` of a group is its rate at first."""
     groups = trainee.backbone.parameter_groups(
         settings.lr,
         weight_decay=settings.weight_decay,
