@@ -110,3 +110,11 @@ def test_sparsity_needs_a_training_step_and_keeps_nothing_alive() -> None:
     gc.collect()
     with pytest.raises(DialError, match="before backward"):
         losses.sparsity(model)
+
+
+def test_information_is_the_negative_mutual_information() -> None:
+    logits = torch.randn(30, 5, generator=torch.Generator().manual_seed(0)).double()
+    p = np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True)
+    mean = p.mean(0)
+    wanted = -sum((p[i] * np.log(p[i] / mean)).sum() for i in range(30)) / 30
+    assert float(losses.information(logits)) == pytest.approx(wanted)

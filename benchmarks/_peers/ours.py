@@ -11,6 +11,7 @@ from torch import nn
 from benchmarks._peers.task import Task
 from dial import methods
 from dial.methods import Images
+from dial.selection.choice import choose
 from dial.training import engine
 from dial.training.settings import change
 
@@ -28,7 +29,8 @@ def train(name: str, task: Task) -> nn.Module:
     trainee.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     source = task.images(task.source.pixels, by_content=True)
     labels = torch.from_numpy(task.source.labels.indices[source.rows])
-    method.begin(trainee, source, labels)
+    images = Images(source, labels, task.images(task.target, by_content=True))
+    first = method.begin(trainee, images)
     with tempfile.TemporaryDirectory() as folder:
         engine.fit(
             trainee,
@@ -39,6 +41,8 @@ def train(name: str, task: Task) -> nn.Module:
             checkpoint=Path(folder) / "last.ckpt",
             on_step=task.tick,
         )
-    images = Images(source, labels, task.images(task.target, by_content=True))
     method.finish(trainee, images)
-    return method.predictor(trainee, images)
+    candidates = [*filter(None, [first]), *method.candidates(trainee, images, first)]
+    if not candidates:
+        return method.predictor(trainee, images)
+    return choose(candidates, labels)[0].network

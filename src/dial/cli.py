@@ -145,6 +145,13 @@ def adapt_command(
         ),
     ] = None,
     assignments: Assignments = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="Time that there is: image size, backbone and steps are chosen to fit.",
+            show_default=False,
+        ),
+    ] = None,
     tune: Annotated[
         str | None,
         typer.Option(help="Setting of the method to choose without labels.", show_default=False),
@@ -180,6 +187,7 @@ def adapt_command(
                 validator=validator,
                 data=data,
                 unlabelled=unlabelled or None,
+                minutes=minutes,
                 **options,
             )
     except Interrupted:

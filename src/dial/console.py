@@ -1,7 +1,7 @@
 """What the commands show: progress as a bar in a terminal and plain lines in a log, and tables."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -74,6 +74,23 @@ class Reporter(_Display):
             elif isinstance(value, float):
                 words.append(f"{name} {value:.4g}")
         self.say("  ".join(words))
+
+    def first(self, accuracy: float | None, *, seconds: float) -> None:
+        """Print what there is before any training."""
+        score = "" if accuracy is None or not self._scores else f": target accuracy {accuracy:.1%}"
+        self.say(f"without training, after {seconds:.0f} s{score}; training goes on from there")
+
+    def candidates(self, figures: dict[str, Any]) -> None:
+        """Print the scores of predictors and which of them was chosen."""
+        for candidate in figures["candidates"]:
+            words = [f"candidate {candidate['name']}", f"score {candidate['score']:.4f}"]
+            if self._scores and candidate["target_accuracy"] is not None:
+                words.append(f"target accuracy {candidate['target_accuracy']:.1%}")
+            words += ["chosen"] if candidate["name"] == figures["predictor"] else []
+            self.say("  ".join(words))
+        if figures["absent_classes"]:
+            names = ", ".join(figures["absent_classes"])
+            self.say(f"the target seems to have no images of: {names}")
 
     def warn(self, message: str) -> None:
         """Print a warning, unless it was printed before."""
@@ -152,8 +169,15 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def track(items: Iterable[T], *, total: int, title: str, quiet: bool = False) -> Iterator[T]:
-    """Yield `items` and show how many of `total` are done.
+def track(
+    items: Iterable[T],
+    *,
+    total: int,
+    title: str,
+    quiet: bool = False,
+    size: Callable[[T], int] = lambda _: 1,
+) -> Iterator[T]:
+    """Yield `items` and show how many of `total` images are done; `size` says how many one has.
 
     In a log there is a line every ten seconds, so a quick pass prints nothing.
     """
@@ -162,8 +186,10 @@ def track(items: Iterable[T], *, total: int, title: str, quiet: bool = False) ->
         return
     with _Display(title, bars.TimeRemainingColumn(), quiet=quiet, total=total) as display:
         start = last = time.monotonic()
-        for done, item in enumerate(items, start=1):
+        done = 0
+        for item in items:
             yield item
+            done += size(item)
             display.bar.update(display.task, completed=done)
             now = time.monotonic()
             if display.bar.disable and now - last >= _SECONDS_BETWEEN_LINES:

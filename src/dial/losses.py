@@ -22,6 +22,24 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_p.exp() * log_p).sum(dim=1).mean()
 
 
+def information(logits: Tensor) -> Tensor:
+    """Returns the negative mutual information of images and predictions, in nats.
+
+    It is the entropy of the predictions minus the entropy of their mean: least if each prediction
+    is certain and all classes are predicted equally often (Liang et al. 2020,
+    https://arxiv.org/abs/2002.08546).
+
+    Args:
+        logits: `(N, K)`.
+
+    >>> round(float(information(100 * torch.eye(4))), 4)
+    -1.3863
+    """
+    p = torch.softmax(widen(logits), dim=1)
+    of_the_mean: Tensor = torch.special.entr(p.mean(0)).sum()
+    return entropy(logits) - of_the_mean
+
+
 def class_confusion(logits: Tensor, temperature: float = 2.5) -> Tensor:
     """Returns how much a batch's predictions confuse classes, from 0 to 1 (MCC).
 

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -20,29 +21,28 @@ from dial.console import Reporter
 from dial.data.batches import Batches
 from dial.data.datasets import open_pair
 from dial.data.domain import Domain, LabelledDomain
-from dial.data.evaluation import EvaluationBatches
 from dial.data.holdout import hold_out, sample
-from dial.data.prepare import PreparedDomain, prepare_pair
+from dial.data.prepare import prepare_pair
 from dial.data.transforms import Preprocessing
 from dial.deployment import model as models
 from dial.deployment import runs
 from dial.deployment.runs import Run
 from dial.errors import DialError
-from dial.methods import Images, Method, Trainee
+from dial.methods import Candidate, Images, Method, Trainee
 from dial.reporting import record
 from dial.reporting.report import report
-from dial.selection import accuracy, outputs, tuning
+from dial.selection import accuracy, choice, outputs, tuning
 from dial.selection.outputs import SAMPLE, Observer, Outputs
 from dial.selection.tuning import Attempt
 from dial.selection.validators import Validator
+from dial.training import budget as budgets
 from dial.training import engine, run_folder
+from dial.training.budget import FITTED, WATCHED
 from dial.training.engine import Progress
 from dial.training.launch import Execution, launch
 from dial.training.settings import PHOTOGRAPHS, Settings, choose, name_of, preset_for
 
 _SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
-_PROBED = 5000  # source images that the first classifier is fitted to
-_WATCHED = 500  # target images that an epoch is scored on; the end is scored on all
 _SAMPLES = 16  # target images that are kept to try exported networks on
 
 
@@ -58,6 +58,7 @@ def adapt(
     validator: str | Validator | None = None,
     data: str | os.PathLike[str] | None = None,
     unlabelled: bool | None = None,
+    minutes: float | None = None,
     **options: Any,
 ) -> Run:
     """Train a classifier on the source that works on the target.
@@ -76,6 +77,8 @@ def adapt(
         validator: the validator to choose it by.
         data: the folder that holds the known data sets.
         unlabelled: do not take the target's folders for classes.
+        minutes: the time that there is: image size, backbone and steps that are not given are
+            chosen to fit. A run that is resumed keeps to its plan.
         options: fields of `Settings`, of the method (`reference`, `entropy`, ...; `method.NAME`
             where both have a field of that name) and of `Execution` (`device`, `quiet`, ...).
             `method` and `backbone` also take objects: a `Method`, a `Backbone` or a network.
@@ -95,6 +98,8 @@ def adapt(
     job = _open(inputs, execution)
     settings = choose(base or preset or _preset_for(job.source, options), options)
     folder, train = Path(out), partial(_run, job)
+    if minutes is not None:
+        settings = _fit_into(minutes, settings, options, job, folder)
     search = tuning.plan(settings, tune=tune, validator=validator)
     if search is None:
         return train(settings, folder, resume=resume)
@@ -159,6 +164,17 @@ def _open(inputs: dict[str, Any], execution: Execution) -> Job:
     return Job(*domains, places | {"unlabelled": unlabelled}, execution)
 
 
+def _fit_into(
+    minutes: float, settings: Settings, options: dict[str, Any], job: Job, folder: Path
+) -> Settings:
+    """Returns the settings of a plan that fits into the time; says what it is."""
+    if run_folder.holds_run(folder):  # the plan that it began with
+        return run_folder.replay(folder / "config.json")[0]
+    budget = budgets.fit(settings, options, (job.source, job.target), minutes=minutes)
+    Reporter(quiet=job.execution.quiet, title="").say(f"in {minutes:g} min: {budget}")
+    return budget.settings
+
+
 def _absolute(place: Any) -> str | None:
     """Returns a path that holds from any folder, a known domain's name as it is."""
     if place is None or isinstance(place, Domain):
@@ -213,9 +229,9 @@ def _process(
     process = Process(fabric, plan, folder, attempt)
     trainee, progress = process.train(resume=resume)
     if fabric.is_global_zero:
-        predictor, unadapted = process.finish(trainee)
+        predictor, unadapted, chosen = process.finish(trainee)
         outputs, figures = process.judge(predictor, unadapted)
-        process.write(predictor, outputs, progress, figures)
+        process.write(predictor, outputs, progress, figures | chosen)
 
 
 class Process:
@@ -232,6 +248,10 @@ class Process:
             scores=attempt is None,
         )
         self.images = self._prepare(plan.job)
+        self.first: Candidate | None = None
+        """The predictor that is finished before any training, if the method has one."""
+        self.began = 0.0
+        """Seconds until then."""
         # A cell of a benchmark, without a page and a held-out source, is judged by labels alone.
         self.is_judged = self.execution.report or self.settings.holdout > 0
 
@@ -250,14 +270,8 @@ class Process:
                 quiet=self.reporter.quiet,
             )
         source, held_out = hold_out(source, self.settings.holdout, seed=self.settings.seed)
-        return Observer(source, held_out, target, preprocessing, self.backbone.classifier)
-
-    def _batches(self, domain: PreparedDomain, most: int | None = None) -> EvaluationBatches:
-        """Returns images of a domain in the order of their content."""
-        preprocessing = self.images.preprocessing
-        return EvaluationBatches(
-            domain.pixels, preprocessing=preprocessing, by_content=True, most=most
-        )
+        classifier, quiet = self.backbone.classifier, self.reporter.quiet
+        return Observer(source, held_out, target, preprocessing, classifier, quiet)
 
     def train(self, *, resume: bool) -> tuple[Trainee, Progress]:
         """Train to the last step, from the start or from the checkpoint."""
@@ -275,8 +289,10 @@ class Process:
         )
         trainee = self.method.prepare(self.backbone)
         trainee.to(self.fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._begin(trainee)
+        if not self.method.trains:
+            return trainee, Progress()
         with self.reporter:
-            self._begin(trainee)
             progress = engine.fit(
                 trainee,
                 self.method,
@@ -287,23 +303,43 @@ class Process:
                 resume=resume,
                 on_epoch=self._end_epoch,
                 on_step=self.reporter.step,
+                on_refresh=self._refresh,
             )
         return trainee, progress
 
     def _begin(self, trainee: Trainee) -> None:
-        """Let the method initialize the classifier with a fair sample of the source."""
-        some = sample(self.images.source, _PROBED)
-        if self.method.start == "probe":
-            count = len(some.pixels)
-            self.reporter.say(f"logistic regression on {count} source images, to begin with")
-        images = self._batches(some)
+        """Let the method initialize the classifier, and show what is finished already."""
+        started = time.perf_counter()
+        self.first = self.method.begin(trainee, self._some())
+        self.began = time.perf_counter() - started
+        if self.first is not None and self.method.trains:
+            self.reporter.first(self._score(self.first), seconds=self.began)
+
+    def _score(self, candidate: Candidate) -> float | None:
+        """Returns the accuracy on the target images that a candidate has logits of."""
+        target = self.images.target
+        if target.labels is None:
+            return None
+        rows = target.pixels.order[: len(candidate.logits)]
+        return _accuracy(candidate.logits, target.labels.indices[rows])
+
+    def _refresh(self, trainee: Trainee) -> None:
+        self.method.refresh(trainee, self._some(quiet=True), self.first)
+
+    def _some(self, *, quiet: bool = False) -> Images:
+        """Returns a fair sample of both domains, to fit classifiers to."""
+        some = sample(self.images.source, FITTED[0])
+        images = self.images.batches(some, quiet=quiet)
         labels = torch.from_numpy(some.labels.indices[images.rows])
-        self.method.begin(trainee, images, labels)
+        return Images(
+            images, labels, self.images.batches(self.images.target, FITTED[1], quiet=quiet)
+        )
 
     def _end_epoch(self, trainee: Trainee, metrics: dict[str, Any]) -> None:
         """Score and report an epoch; a trial that is far behind others is stopped here."""
         target, classes = self.images.target, self.images.source.labels.classes
-        images = self._batches(target, max(_WATCHED, accuracy.PREDICTIONS_PER_CLASS * len(classes)))
+        watched = max(WATCHED, accuracy.PREDICTIONS_PER_CLASS * len(classes))
+        images = self.images.batches(target, watched, quiet=True)
         logits = models.predict(trainee.network, images)
         metrics["target_classes_predicted"] = len(logits.argmax(1).unique())
         if target.labels is not None:
@@ -315,17 +351,35 @@ class Process:
             look = partial(self.images.midway, trainee.network)
             self.attempt.judge(metrics["epoch"], look)
 
-    def finish(self, trainee: Trainee) -> tuple[nn.Module, nn.Module | None]:
-        """Returns the target's predictor and, where it is judged, the one without adaptation."""
+    def finish(self, trainee: Trainee) -> tuple[nn.Module, nn.Module | None, dict[str, Any]]:
+        """Returns the target's predictor, the one without adaptation, and how it was chosen.
+
+        The second is there only where the run is judged and the method has one.
+        """
         source, target, unadapted = self.images.source, self.images.target, None
         if self.is_judged:
             with self._optional("network without adaptation"):
-                unadapted = self.method.unadapted(trainee, self._batches(source, SAMPLE))
-        labelled = self._batches(source)
+                unadapted = self.method.unadapted(trainee, self.images.batches(source, SAMPLE))
+        labelled = self.images.batches(source)
         labels = torch.from_numpy(source.labels.indices[labelled.rows])
-        every = Images(labelled, labels, self._batches(target))
+        every, some = Images(labelled, labels, self.images.batches(target)), self._some()
         self.method.finish(trainee, every)
-        return self.method.predictor(trainee, every), unadapted
+        candidates = self.method.candidates(trainee, some, self.first)
+        if self.first is not None:
+            candidates = [self.first, *candidates]
+        if not candidates:
+            return self.method.predictor(trainee, every), unadapted, {}
+        chosen, scores = choice.choose(candidates, some.source_labels)
+        figures = {
+            "predictor": chosen.name,
+            "candidates": [
+                {"name": each.name, "score": score, "target_accuracy": self._score(each)}
+                for each, score in zip(candidates, scores, strict=True)
+            ],
+            "absent_classes": [source.labels.classes[label] for label in chosen.absent],
+        }
+        self.reporter.candidates(figures)
+        return chosen.network, unadapted, figures
 
     def judge(
         self, predictor: nn.Module, unadapted: nn.Module | None
@@ -342,7 +396,7 @@ class Process:
                 seen = self.images.look(predictor, unadapted)
                 figures |= accuracy.judge(seen.with_features(), holdout=self.settings.holdout)
         if seen is None:
-            logits = models.predict(predictor, self._batches(target))
+            logits = models.predict(predictor, self.images.batches(target))
         else:
             logits = torch.from_numpy(seen.target.logits)
         logits = logits[np.argsort(target.pixels.order)]  # row by row, as the labels are
@@ -372,7 +426,7 @@ class Process:
         models.save(folder / "model.safetensors", model)
         runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
         lines = [json.dumps(metrics) for metrics in progress.history]
-        files.write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
+        files.write_text(folder / "metrics.jsonl", "".join(f"{line}\n" for line in lines))
         reference = self.method.reference_for(self.backbone)
         result = {
             "method": name_of(self.settings.method),
@@ -383,7 +437,7 @@ class Process:
             "seed": self.settings.seed,
             "epochs": len(progress.history),
             "steps": progress.step,
-            "seconds": round(progress.seconds, 1),
+            "seconds": round(self.began + progress.seconds, 1),
             **figures,
         }
         files.write_json(folder / "result.json", result)

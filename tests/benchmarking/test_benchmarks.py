@@ -44,13 +44,14 @@ def test_every_row_is_accepted_by_its_method_and_every_task_has_its_domains(
 def test_the_grids_are_those_of_the_paper() -> None:
     assert [task.name for task in get("office31").tasks] == [*paper.TASKS]
     assert [row.name for row in get("office31").choose_rows(None)] == [
-        "source_only", "ddc", "dan", "revgrad", "adabn", "adabn_coral", "dial",
+        "source_only", "frozen", "ddc", "dan", "revgrad", "adabn", "adabn_coral", "dial",
     ]  # fmt: skip
     assert {row.method for row in get("digits").rows} == set(methods.names())
     ablation = get("office31-ablation")
     ours = {(row.label, row.entropy) for row in ablation.rows}
     theirs = {(row.method, row.entropy) for row in paper.TABLE_2}
     assert {label for label, _ in ours - theirs} == {
+        "Frozen, with a head",
         "DIAL Anchored", "DIAL Anchored, centroids", "DIAL Anchored, probe too",
     }  # fmt: skip
     assert all((label, not entropy) in ours for label, entropy in ours if "DIAL" in label)

@@ -102,6 +102,14 @@ def test_source_only_gives_the_same_source_batches() -> None:
     )
 
 
+def test_places_say_which_target_image_it_is() -> None:
+    pixels = numbered(9)
+    batches = Batches(numbered(20), labels(20), pixels, preprocessing=PLAIN, batch_size="4+5")
+    for batch in batches:
+        assert batch.places is not None
+        assert rows(batch.target) == pixels.order[batch.places.numpy()].tolist()
+
+
 def test_everything_follows_from_the_seed() -> None:
     first = list(random_batches())
     torch.manual_seed(99)

@@ -67,6 +67,6 @@ def test_shuffling_or_removing_the_targets_labels_changes_nothing(
 
 
 def test_training_has_no_place_for_a_targets_label() -> None:
-    assert Batch._fields == ("source", "labels", "target")
+    assert Batch._fields == ("source", "labels", "target", "places")
     parameters = inspect.signature(Batches).parameters
     assert [name for name in parameters if "label" in name or "class" in name] == ["labels"]

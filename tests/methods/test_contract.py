@@ -23,6 +23,8 @@ def test_registered_methods_keep_the_contract(name: str, start: str) -> None:
     [
         {"centroids": True, "sparsity": 0.1, "passes": "joint", "reference": "laplace"},
         {"entropy": 0.0, "passes": "separate"},
+        {"start": "probe", "labels": 0.3, "refits": 2, "head": True, "criterion": "information"},
+        {"labels": 0.3, "head": True, "entropy": 0.0, "criterion": "confusion"},
     ],
 )
 def test_settings_of_dial_keep_the_contract(settings: dict[str, object]) -> None:
@@ -30,7 +32,7 @@ def test_settings_of_dial_keep_the_contract(settings: dict[str, object]) -> None
 
 
 def test_there_is_no_way_to_labels_of_the_target() -> None:
-    assert Batch._fields == ("source", "labels", "target")
+    assert Batch._fields == ("source", "labels", "target", "places")
     assert Images._fields == ("source", "source_labels", "target")
 
 

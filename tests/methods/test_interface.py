@@ -27,8 +27,8 @@ class Own(PlainMethod):
 
 def test_every_method_is_described_and_made_by_name() -> None:
     assert set(methods.names()) == {
-        "adabn", "adabn_coral", "cdan", "dan", "ddc", "dial", "entropy_only", "mcc", "revgrad",
-        "source_only",
+        "adabn", "adabn_coral", "cdan", "dan", "ddc", "dial", "entropy_only", "frozen", "mcc",
+        "revgrad", "shot", "source_only",
     }  # fmt: skip
     assert all(methods.describe().values())
     assert methods.kind("dial") is Dial
@@ -84,7 +84,8 @@ def test_both_is_one_pass_split_by_domain() -> None:
 def test_begin_leaves_a_random_classifier_alone() -> None:
     trainee = Own().prepare(backbone())
     before = {name: value.clone() for name, value in trainee.state_dict().items()}
-    Own().begin(trainee, torch.randn(8, 3, 8, 8).split(4), torch.arange(8) % 4)
+    images = torch.randn(8, 3, 8, 8).split(4)
+    assert Own().begin(trainee, methods.Images(images, torch.arange(8) % 4, images)) is None
     assert all(torch.equal(value, before[name]) for name, value in trainee.state_dict().items())
     with pytest.raises(DialError, match="start to be one of random, probe"):
         Own(start="warm")

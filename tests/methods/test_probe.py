@@ -22,7 +22,7 @@ def test_the_first_logits_are_those_of_logistic_regression(name: str) -> None:
     trainee = method.prepare(replace(backbone(), new=("5",)))
     features = trainee.network[:5].eval()(images).detach()
     wanted = LogisticRegression(C=0.1, max_iter=1000).fit(features, labels)
-    method.begin(trainee, images.split(16), labels)
+    method.begin(trainee, methods.Images(images.split(16), labels, ()))
     assert trainee.backbone.new == ()
     if name == "source_only":
         found = trainee.network.eval()(images).detach()
@@ -41,7 +41,7 @@ def test_two_classes_have_the_probabilities_of_logistic_regression() -> None:
     trainee = method.prepare(Backbone.of(network, image_size=2))
     labels = torch.arange(2).repeat(20)
     images = torch.randn(40, 3, 2, 2) + labels[:, None, None, None]
-    method.begin(trainee, images.split(16), labels)
+    method.begin(trainee, methods.Images(images.split(16), labels, ()))
     wanted = LogisticRegression(C=0.1, max_iter=1000).fit(images.flatten(1), labels)
     probabilities = network(images).softmax(1).detach()
     np.testing.assert_allclose(probabilities, wanted.predict_proba(images.flatten(1)), atol=1e-4)

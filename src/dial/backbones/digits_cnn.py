@@ -33,7 +33,7 @@ def create(*, num_classes: int, weights: str | Path) -> Backbone:
         network=network,
         classifier="classifier",
         image_size=28,
-        crop_ratio=1.0,
+        crop_ratio=0.875,  # random crops, as for photographs
         mean=(0.0,),  # so a digit's background is 0, like the convolutions' padding
         std=(1.0,),
         append_after=("classifier",),

@@ -98,6 +98,7 @@ _DIGITS_TASKS = (
 
 _LABELS = {
     "source_only": "Source only",
+    "frozen": "Frozen, with a head",
     "entropy_only": "Entropy only",
     "ddc": "DDC",
     "dan": "DAN",
@@ -108,12 +109,12 @@ _LABELS = {
 }
 _OTHERS = {name: name for name in methods.names() if name not in _LABELS}
 _METHODS = {name: Row(name, label, name) for name, label in (_LABELS | _OTHERS).items()}
-"""Every method with the preset's options or its own defaults: the paper's, then all others."""
+"""Every method with the preset's options or its own defaults: the paper's and ours, then others."""
 
 
 def _dial(name: str, label: str, **options: Any) -> Row:
     """A variant of DIAL; as in the paper its classifier starts at random and is kept."""
-    paper = {"centroids": False, "start": "random"}
+    paper = {"centroids": False, "start": "random", "head": False}
     return Row(name, label, "dial", paper | options)
 
 
@@ -145,7 +146,7 @@ def _ablation(*variants: Row) -> tuple[Row, ...]:
         replace(row, name=f"{row.name}_no_entropy", options={**row.options, "entropy": 0.0})
         for row in variants
     )
-    return (_METHODS["source_only"], entropy_only, *variants, *without)
+    return (_METHODS["source_only"], _METHODS["frozen"], entropy_only, *variants, *without)
 
 
 _COMPARED = [_METHODS[name] for name in _LABELS if name != "entropy_only"]

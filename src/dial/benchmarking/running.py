@@ -176,9 +176,12 @@ def _open(cells: Sequence[Cell], more: dict[str, Any]) -> list[float]:
     for cell in cells:
         source, target = (len(domains[d].images) for d in (cell.task.source, cell.task.target))
         sees_target = adaptation_methods.kind(cell.row.method).needs_target
-        parse_batch_size(settings.batch_size, source=source, target=target if sees_target else 0)
-        length = settings.steps or settings.epochs * source
-        costs.append(float(length * (2 if sees_target else 1)))
+        images = {"source": source, "target": target if sees_target else 0}
+        sizes = parse_batch_size(settings.batch_size, **images)
+        steps = settings.total_steps(max(1, source // sizes.source))
+        passes = 2 * (source + target) / sum(sizes)  # before and after training
+        trained = steps if adaptation_methods.kind(cell.row.method).trains else 0
+        costs.append(passes / 3 + trained * (2 if sees_target else 1))
     return costs
 
 

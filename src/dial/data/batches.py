@@ -64,6 +64,8 @@ class Batch(NamedTuple):
     source: torch.Tensor
     labels: torch.Tensor
     target: torch.Tensor | None
+    places: torch.Tensor | None = None
+    """`(m,)`, the place of each target image in the order of the target's content."""
 
 
 @dataclass
@@ -84,26 +86,27 @@ class _Stream:
         self._shuffled = lru_cache(maxsize=2)(self._shuffle)  # a sub-batch rarely spans more
 
     def images(self, number: int) -> tuple[torch.Tensor, Rows]:
-        """Returns this process's part of sub-batch `number`, augmented, and its rows."""
+        """Returns this process's part of sub-batch `number`, augmented, and its places."""
         share = self.count // self.world_size
         part = slice(self.rank * share, (self.rank + 1) * share)
         # Drawn for the whole sub-batch, so that the number of processes changes nothing.
         random = np.random.default_rng((*self.seed, _AUGMENT, number))
         choices = Augmentation.draw(self.preprocessing, self.count, random=random).take(part)
-        rows = self._rows(number * self.count)[part]
-        return augment(self.pixels.read(rows), choices, preprocessing=self.preprocessing), rows
+        places = self._places(number * self.count)[part]
+        pixels = self.pixels.read(self.pixels.order[places])
+        return augment(pixels, choices, preprocessing=self.preprocessing), places
 
-    def _rows(self, start: int) -> Rows:
-        """Returns the rows of a sub-batch, from position `start` of the stream."""
+    def _places(self, start: int) -> Rows:
+        """Returns the places in the order of content, from position `start` of the stream."""
         length = len(self.pixels)
         passes = range(start // length, (start + self.count - 1) // length + 1)
-        rows = np.concatenate([self._shuffled(number) for number in passes])
+        places = np.concatenate([self._shuffled(number) for number in passes])
         offset = start - passes.start * length
-        return rows[offset : offset + self.count]
+        return places[offset : offset + self.count]
 
     def _shuffle(self, number: int) -> Rows:
         random = np.random.default_rng((*self.seed, _SHUFFLE, number))
-        return self.pixels.order[random.permutation(len(self.pixels))]
+        return random.permutation(len(self.pixels))
 
 
 class Batches:
@@ -137,7 +140,7 @@ class Batches:
         _check(sizes, **counts, seed=seed, rank=rank, world_size=world_size)
         self.batch_size, self.workers, self.epoch, self.step = sizes, workers, 0, 0
         self._identity = {"seed": seed, "batch_size": [*sizes], "images": images}
-        self._labels = torch.from_numpy(labels.indices)
+        self._labels = torch.from_numpy(labels.indices[source.order])
         self._streams = [
             _Stream(pixels, preprocessing, (seed, domain), count, rank, world_size)
             for domain, (pixels, count) in enumerate(zip((source, target), sizes, strict=True))
@@ -156,8 +159,12 @@ class Batches:
     def batch(self, epoch: int, step: int) -> Batch:
         """Returns this process's part of one batch."""
         number = epoch * len(self) + step
-        (source, rows), *rest = (stream.images(number) for stream in self._streams)
-        return Batch(source, self._labels[torch.from_numpy(rows)], rest[0][0] if rest else None)
+        parts = [stream.images(number) for stream in self._streams]
+        (source, *targets), places = zip(*parts, strict=True)
+        labels = self._labels[torch.from_numpy(places[0])]
+        if not targets:
+            return Batch(source, labels, None)
+        return Batch(source, labels, targets[0], torch.from_numpy(places[1]))
 
     def _ahead(self, steps: range) -> Iterator[Batch]:
         if not self.workers:

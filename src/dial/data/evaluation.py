@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
+from dial.console import track
 from dial.data.decode import BadImage, Bytes
 from dial.data.domain import Images
 from dial.data.transforms import Preprocessing, center
@@ -21,7 +22,7 @@ class EvaluationBatches:
     They come in the order of their rows, for scoring, or `by_content`, for whatever becomes part
     of a model (calibration): rows follow paths, and paths may reveal labels. Each of `world_size`
     processes gets a consecutive part, whose rows are in `rows`. `most` takes only the first ones,
-    which `by_content` are a fair sample.
+    which `by_content` are a fair sample. With a `title` there is a bar of progress.
     """
 
     def __init__(
@@ -34,16 +35,24 @@ class EvaluationBatches:
         most: int | None = None,
         rank: int = 0,
         world_size: int = 1,
+        title: str = "",
     ) -> None:
         start, stop = (len(pixels) * part // world_size for part in (rank, rank + 1))
         order = pixels.order if by_content else np.arange(len(pixels), dtype=np.int64)
         self.rows = order[start:stop][:most]
         self._pixels, self._preprocessing, self._batch_size = pixels, preprocessing, batch_size
+        self._title = title
 
     def __len__(self) -> int:
         return math.ceil(len(self.rows) / self._batch_size)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
+        if not self._title:
+            return self._batches()
+        total = len(self.rows)
+        return track(self._batches(), total=total, title=self._title, size=len)
+
+    def _batches(self) -> Iterator[torch.Tensor]:
         for start in range(0, len(self.rows), self._batch_size):
             images = self._pixels.read(self.rows[start : start + self._batch_size])
             yield center(images, preprocessing=self._preprocessing)

@@ -53,13 +53,20 @@ def set_centroid_classifier(
     centroids = normalize(sums).float()
     logits, features = (torch.cat(parts) for parts in zip(*samples, strict=True))
     scale = _scale_for_confidence(features @ centroids.t(), logits.softmax(1).amax(1).mean())
-    layer.weight.copy_(scale * centroids)
-    layer.bias.zero_()
+    set_classifier(network, classifier, scale * centroids, torch.zeros_like(layer.bias))
+    return True
+
+
+@torch.no_grad()
+def set_classifier(network: nn.Module, classifier: str, weight: Tensor, bias: Tensor) -> None:
+    """Change a plain network's linear classifier; a BatchNorm after it becomes the identity."""
+    layer = linear_classifier(network, classifier)
+    layer.weight.copy_(weight)
+    layer.bias.copy_(bias)
     for norm in network.get_submodule(classifier).modules():
         if isinstance(norm, _BatchNorm) and norm.running_var is not None:
             norm.reset_parameters()
             norm.running_var.fill_(1 - norm.eps)  # the identity in eval mode
-    return True
 
 
 def _scale_for_confidence(scores: Tensor, confidence: Tensor) -> float:

@@ -35,12 +35,19 @@ def check_method(method: str | Method) -> None:
         network = nn.Sequential(*layers, nn.Flatten(), nn.Linear(6, _CLASSES))
         trainee = method.prepare(Backbone.of(network, image_size=8))
         _require(isinstance(trainee, Trainee), "prepare", "a dial.methods.Trainee", trainee)
-        method.begin(trainee, source.split(4), labels)
-        _check_step(method, trainee, Batch(source, labels, target if method.needs_target else None))
         images = Images(source.split(4), labels, target.split(4) if method.adapts else ())
+        first = method.begin(trainee, images)
+        if method.trains:
+            places = torch.arange(_TARGET)
+            batch = Batch(source, labels, target, places) if method.needs_target else None
+            _check_step(method, trainee, batch or Batch(source, labels, None))
+            method.refresh(trainee.eval(), images, first)
         unadapted = method.unadapted(trainee.eval(), images.source)
         method.finish(trainee, images)
         _check_plain("predictor", method.predictor(trainee, images))
+        for candidate in [first, *method.candidates(trainee, images, first)]:
+            if candidate is not None:
+                _check_plain("candidates", candidate.network)
         if unadapted is not None:
             _check_plain("unadapted", unadapted)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dial.layers import Appended, to_network, use_domain_if_any
-from dial.methods.interface import Trainee, linear_classifier
+from dial.methods.interface import Output, Trainee, linear_classifier
 
 _REGULARIZATION = 0.1
 
@@ -21,14 +21,19 @@ def start_from_probe(trainee: Trainee, images: Iterable[Tensor], labels: Tensor)
     not (Kumar et al. 2022, <https://arxiv.org/abs/2202.10054>). It is then fine-tuned like the
     rest. A DA-layer after it starts with the scale and shift that restore the source's logits.
     """
-    backbone = trainee.backbone
-    linear_classifier(trainee.network, backbone.classifier)  # fail before the slow part
-    features = extract_features(trainee, images, "source")
+    linear_classifier(trainee.network, trainee.backbone.classifier)  # fail before the slow part
+    start_from_features(trainee, extract_features(trainee, images, "source"), labels)
+
+
+@torch.no_grad()
+def start_from_features(trainee: Trainee, features: Tensor, labels: Tensor) -> None:
+    """Initialize the classifier by logistic regression on features `(N, D)` of the source."""
     weight, bias = fit_classifier(trainee, features, labels, regularization=_REGULARIZATION)
+    backbone = trainee.backbone
     classifier = trainee.network.get_submodule(backbone.classifier)
     if isinstance(classifier, Appended):
-        logits = features.double().cpu() @ weight.t() + bias
         alignment: Any = classifier[1]
+        logits = features.double().cpu() @ weight.t() + bias
         alignment.weight.copy_(logits.std(0, correction=0))
         alignment.bias.copy_(logits.mean(0))
     new = tuple(name for name in backbone.new if name != backbone.classifier)
@@ -36,12 +41,20 @@ def start_from_probe(trainee: Trainee, images: Iterable[Tensor], labels: Tensor)
 
 
 @torch.no_grad()
-def extract_features(trainee: Trainee, batches: Iterable[Tensor], domain: str) -> Tensor:
-    """Returns features `(N, D)` in eval mode, with the domain's statistics if there are any."""
+def extract(trainee: Trainee, batches: Iterable[Tensor], domain: str) -> Output:
+    """Returns all outputs in eval mode, with the domain's statistics if there are any."""
     trainee.eval()
     with use_domain_if_any(trainee, domain):
-        features = [trainee(to_network(images, trainee)).features.float() for images in batches]
-    return torch.cat(features)
+        outputs = [trainee(to_network(images, trainee)) for images in batches]
+    logits, features = (
+        torch.cat([part.float() for part in parts]) for parts in zip(*outputs, strict=True)
+    )
+    return Output(logits, features)
+
+
+def extract_features(trainee: Trainee, batches: Iterable[Tensor], domain: str) -> Tensor:
+    """Returns features `(N, D)` in eval mode, with the domain's statistics if there are any."""
+    return extract(trainee, batches, domain).features
 
 
 @torch.no_grad()

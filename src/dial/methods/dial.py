@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,15 @@ from dial.backbones import Backbone
 from dial.data.batches import Batch
 from dial.layers import calibrate, fold, use_domain
 from dial.methods._centroids import set_centroid_classifier
+from dial.methods._head import (
+    Fitted,
+    PseudoLabels,
+    fit_to_network,
+    make_candidate,
+)
+from dial.methods._probe import start_from_features
 from dial.methods.interface import (
+    Candidate,
     Images,
     Method,
     Output,
@@ -25,6 +34,12 @@ from dial.methods.interface import (
     warmup_factor,
 )
 from dial.references import Reference
+
+_CRITERIA = {
+    "entropy": losses.entropy,
+    "information": losses.information,
+    "confusion": losses.class_confusion,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +63,53 @@ class Dial(Method):
     """Passes per step: joint, separate (less memory) or auto (the faster one on the device)."""
     centroids: bool = False
     """Replace the classifier by the target's class centroids after training."""
+    criterion: str = "entropy"
+    """What `entropy` weighs: entropy, information (entropy minus that of the mean prediction) or
+    confusion (class confusion)."""
+    labels: float = 0.0
+    """Weight of the cross-entropy on the target's pseudo-labels, those of the head."""
+    refits: int = 0
+    """How often the pseudo-labels are renewed during training."""
+    head: bool = False
+    """Fit a head before training and after it, and choose among the predictors without labels."""
 
-    choices = Method.choices | {"passes": ("auto", "joint", "separate")}
+    choices = Method.choices | {
+        "passes": ("auto", "joint", "separate"),
+        "criterion": tuple(_CRITERIA),
+    }
     without = "the same network with the source's statistics in its DA-layers"
 
     def prepare(self, backbone: Backbone) -> Trainee:
         """Returns the network with DA-layers for its BatchNorms and after `append_after`."""
-        if self.centroids:
+        if self.centroids or self.head:
             linear_classifier(backbone.network, backbone.classifier)  # fail before training
         backbone.convert(self.reference_for(backbone))
-        return Trainee(backbone)
+        return Trainee(backbone, extra=PseudoLabels() if self.labels else None)
+
+    @property
+    def refreshes(self) -> tuple[float, ...]:  # type: ignore[override]
+        """The parts of the training at which pseudo-labels are renewed."""
+        count = self.refits if self.labels else 0
+        return tuple(number / (count + 1) for number in range(1, count + 1))
+
+    def begin(self, trainee: Trainee, images: Images) -> Candidate | None:
+        """Initialize the classifier; returns the head on a pretrained network as it is."""
+        if not (self.head and trainee.backbone.pretrained):
+            return super().begin(trainee, images)
+        fitted = fit_to_network(trainee, images, trained=False)
+        candidate = make_candidate("frozen", trainee, fitted)
+        if self.start == "probe":
+            start_from_features(trainee, fitted.source.features, images.source_labels)
+        self._renew(trainee, fitted)
+        return candidate
+
+    def refresh(self, trainee: Trainee, images: Images, first: Candidate | None) -> None:
+        """Fit the head to the features as they are now, and renew the pseudo-labels."""
+        self._renew(trainee, fit_to_network(trainee, images, trained=True, first=first))
+
+    def _renew(self, trainee: Trainee, fitted: Fitted) -> None:
+        if isinstance(trainee.extra, PseudoLabels):
+            trainee.extra.renew(fitted.head.labels, fitted.head.confidence)
 
     def reference_for(self, backbone: Backbone) -> str | Reference:
         """Returns the reference, with auto resolved."""
@@ -73,24 +125,33 @@ class Dial(Method):
                 source, target = both(trainee, batch)
             yield (
                 {"cross_entropy": cross_entropy(source, batch.labels)}
-                | self._entropy(target, progress)
+                | self._target(trainee, target, batch, progress)
                 | self._sparsity(trainee, 1)
             )
             return
         with use_domain(trainee, "source"):
             source = trainee(batch.source)
         yield {"cross_entropy": cross_entropy(source, batch.labels)} | self._sparsity(trainee, 0.5)
-        has_loss = bool(self.entropy or self.sparsity)  # else the pass only updates statistics
+        # Without a loss the pass only updates statistics.
+        has_loss = bool(self.entropy or self.sparsity or self._has_labels(trainee))
         with use_domain(trainee, "target"), torch.set_grad_enabled(has_loss):
             target = trainee(images)
         if has_loss:
-            yield self._entropy(target, progress) | self._sparsity(trainee, 0.5)
+            yield self._target(trainee, target, batch, progress) | self._sparsity(trainee, 0.5)
 
-    def _entropy(self, target: Output, progress: float) -> Terms:
-        if not self.entropy:
-            return {}
-        weight = warmup_factor(progress, self.warmup) * self.entropy
-        return {"entropy": weight * losses.entropy(target.logits)}
+    def _target(self, trainee: Any, target: Output, batch: Batch, progress: float) -> Terms:
+        terms: Terms = {}
+        if self.entropy:
+            weight = warmup_factor(progress, self.warmup) * self.entropy
+            terms[self.criterion] = weight * _CRITERIA[self.criterion](target.logits)
+        if self._has_labels(trainee):
+            loss = trainee.extra.cross_entropy(target.logits, batch.places)
+            terms["labels"] = self.labels * loss
+        return terms
+
+    def _has_labels(self, trainee: Any) -> bool:
+        """Whether there are pseudo-labels; a random network has none before the first refit."""
+        return bool(self.labels) and len(trainee.extra.labels) > 0
 
     def _sparsity(self, trainee: nn.Module, share: float) -> Terms:
         """`share` is the fraction of the step's domains that the last pass had."""
@@ -107,6 +168,18 @@ class Dial(Method):
     def finish(self, trainee: Trainee, images: Images) -> None:
         """Compute the statistics of the target, over all its images."""
         calibrate(trainee.network, images.target, domain="target")
+
+    def candidates(
+        self, trainee: Trainee, images: Images, first: Candidate | None
+    ) -> list[Candidate]:
+        """Returns the network with its own classifier, and with a head fitted to its features."""
+        if not self.head:
+            return []
+        fitted = fit_to_network(trainee, images, trained=True, first=first)
+        return [
+            make_candidate("classifier", trainee, fitted, own_classifier=True),
+            make_candidate("head", trainee, fitted),
+        ]
 
     def predictor(self, trainee: Trainee, images: Images) -> nn.Module:
         """Returns the network with the target's statistics and, if wanted, its centroids."""

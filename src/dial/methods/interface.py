@@ -63,6 +63,22 @@ class Images(NamedTuple):
     target: Iterable[Tensor]
 
 
+class Candidate(NamedTuple):
+    """A finished predictor to choose from, and what it makes of the images of `Images`.
+
+    The network is plain and in eval mode. Logits `(M, K)` are the target's; features are the
+    target's `(M, D)` and the source's `(N, D)`. `absent` are classes that the target seems to
+    have no images of.
+    """
+
+    name: str
+    network: nn.Module
+    logits: Tensor
+    target: Tensor
+    source: Tensor
+    absent: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
     """An adaptation method. Its dataclass fields are its settings, their doc strings the help."""
@@ -71,6 +87,10 @@ class Method(ABC):
     """Whether training uses the target's images."""
     adapts: ClassVar[bool] = True
     """Whether the predictor depends on the target's images."""
+    trains: ClassVar[bool] = True
+    """Whether there are training steps."""
+    refreshes: ClassVar[tuple[float, ...]] = ()
+    """Parts of the training, from 0 to 1, at which `refresh` is called."""
     without: ClassVar[str] = ""
     """A description of the network that `unadapted` returns."""
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"start": ("random", "probe")}
@@ -89,18 +109,29 @@ class Method(ABC):
     def prepare(self, backbone: Backbone) -> Trainee:
         """Returns the trainee; changes the backbone's network in place."""
 
-    def begin(self, trainee: Trainee, images: Iterable[Tensor], labels: Tensor) -> None:
+    def begin(self, trainee: Trainee, images: Images) -> Candidate | None:
         """Initialize the classifier before the first step, as `start` says.
 
         Args:
             trainee: from `prepare`.
-            images: source images in batches.
-            labels: `(N,)`, the labels of these images.
+            images: a fair sample of both domains.
+
+        Returns:
+            A predictor that is finished before any training, if there is one.
         """
         if self.start == "probe":
             from dial.methods._probe import start_from_probe  # it needs this module
 
-            start_from_probe(trainee, images, labels)
+            start_from_probe(trainee, images.source, images.source_labels)
+        return None
+
+    def refresh(  # noqa: B027 - most do nothing
+        self, trainee: Trainee, images: Images, first: Candidate | None
+    ) -> None:
+        """Renew what the losses are made of, such as pseudo-labels.
+
+        `images` are those of `begin`, and `first` is what it returned.
+        """
 
     @abstractmethod
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
@@ -125,6 +156,19 @@ class Method(ABC):
 
     def finish(self, trainee: Trainee, images: Images) -> None:  # noqa: B027 - most do nothing
         """Change the trainee once, after the last step."""
+
+    def candidates(
+        self,
+        trainee: Trainee,  # noqa: ARG002
+        images: Images,  # noqa: ARG002
+        first: Candidate | None,  # noqa: ARG002
+    ) -> list[Candidate]:
+        """Returns predictors to choose from without labels, beside the one from `begin`.
+
+        Called after `finish`, with the `images` of `begin` and the `first` that it returned. If
+        there is nothing to choose from, `predictor` is called.
+        """
+        return []
 
     def predictor(self, trainee: Trainee, images: Images) -> nn.Module:  # noqa: ARG002
         """Returns the target's predictor, a plain network in eval mode; called after `finish`."""

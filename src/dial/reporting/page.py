@@ -61,6 +61,8 @@ def _summary(record: Record) -> Context:
 
 def _curves(history: list[Context]) -> list[Context]:
     """Losses, accuracy on the target if it has labels, and learning rate."""
+    if not history:  # nothing was trained
+        return []
     losses = [n for n, v in history[0].items() if n not in _NOT_LOSSES and isinstance(v, float)]
     groups = {
         "Losses, averaged over each epoch": losses,

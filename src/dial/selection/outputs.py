@@ -201,6 +201,7 @@ class Observer:
     preprocessing: Preprocessing
     classifier: str
     """The name of the layer whose input is the features."""
+    quiet: bool = True
 
     def look(self, predictor: nn.Module, unadapted: nn.Module | None) -> Outputs:
         """Returns the outputs of finished networks; each image passes each network once.
@@ -233,6 +234,18 @@ class Observer:
         held_out = self._observe(network, self.held_out, measured=0)
         return _label(training, self.source), _label(held_out, self.held_out)
 
+    def batches(
+        self, domain: PreparedDomain, most: int | None = None, *, quiet: bool = False
+    ) -> EvaluationBatches:
+        """Returns images of a domain in the order of their content, with a bar of progress."""
+        return EvaluationBatches(
+            domain.pixels,
+            preprocessing=self.preprocessing,
+            by_content=True,
+            most=most,
+            title="" if quiet or self.quiet else f"{domain.name} through the network",
+        )
+
     def _observe(
         self,
         network: nn.Module,
@@ -241,9 +254,7 @@ class Observer:
         most: int | None = None,
         measured: int = SAMPLE,
     ) -> Observation:
-        images = EvaluationBatches(
-            domain.pixels, preprocessing=self.preprocessing, by_content=True, most=most
-        )
+        images = self.batches(domain, most, quiet=not measured)  # a bar runs during training
         kept = TARGET if domain is self.target else len(images.rows)
         return observe(network, images, classifier=self.classifier, kept=kept, measured=measured)
 

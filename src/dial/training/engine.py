@@ -61,6 +61,7 @@ def fit(
     resume: bool = False,
     on_epoch: Callable[[Trainee, dict[str, Any]], None] = lambda *_: None,
     on_step: Callable[[Progress, int, dict[str, float]], None] = lambda *_: None,
+    on_refresh: Callable[[Trainee], None] = lambda *_: None,
 ) -> Progress:
     """Train to the end, from the start or from the checkpoint.
 
@@ -74,13 +75,15 @@ def fit(
         resume: whether to go on from it, if it is there.
         on_epoch: gets the trainee in eval mode and the epoch's record, to add to it.
         on_step: gets the progress, the number of all steps, and the losses.
+        on_refresh: gets the trainee at the parts of the training in `method.refreshes`.
 
     Raises:
         DialError: a loss that is not finite, or a checkpoint of another run.
         Interrupted: after SIGTERM or SIGINT, once the checkpoint is written.
     """
     optimizer = build_optimizer(trainee, settings)
-    total = settings.steps or settings.epochs * len(batches)
+    total = settings.total_steps(len(batches))
+    refreshed = {round(part * total) for part in method.refreshes}
     progress = Progress()
     if resume and checkpoint.exists():
         progress = _load(checkpoint, trainee, optimizer, batches)
@@ -97,6 +100,9 @@ def fit(
             started = time.perf_counter()
             for batch in batches:
                 done = progress.step / total
+                if progress.step in refreshed:
+                    on_refresh(trainee.eval())
+                    trainee.train()
                 for group in optimizer.param_groups:
                     group["lr"] = group["base_lr"] * settings.rate(done)
                 terms = _step(model, method, _to(batch, fabric.device), done, fabric, optimizer)
@@ -135,7 +141,8 @@ def build_optimizer(trainee: Trainee, settings: Settings) -> torch.optim.Optimiz
     )
     if trainee.extra is not None:
         own = list(trainee.extra.parameters())
-        groups.append({"params": own, "lr": settings.lr * settings.new_rate})
+        if own:
+            groups.append({"params": own, "lr": settings.lr * settings.new_rate})
     groups = [group | {"base_lr": group["lr"]} for group in groups]
     if settings.optimizer == "adam":
         return torch.optim.Adam(groups, lr=settings.lr)
@@ -175,9 +182,9 @@ def _step(
 
 
 def _to(batch: Batch, device: torch.device) -> Batch:
-    source, labels, target = batch
-    moved = None if target is None else target.to(device)
-    return Batch(source.to(device), labels.to(device), moved)
+    source, labels, *rest = batch
+    target, places = (None if part is None else part.to(device) for part in rest)
+    return Batch(source.to(device), labels.to(device), target, places)
 
 
 @contextmanager

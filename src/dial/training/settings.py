@@ -39,6 +39,8 @@ class Settings:
     """Passes over the source."""
     steps: int | None = None
     """Training steps, in place of epochs."""
+    most_steps: int | None = None
+    """Limit to the steps of so many epochs; one epoch is always trained."""
     batch_size: str = "32+16"
     """Images a step: 32+16 (source + target), or a total shared in proportion to their numbers."""
     image_size: int | None = None
@@ -75,6 +77,7 @@ class Settings:
         wrong = {
             "epochs": self.epochs < 1,
             "steps": self.steps is not None and self.steps < 1,
+            "most_steps": self.most_steps is not None and self.most_steps < 1,
             "lr": not (0 < self.lr < math.inf),
             "momentum": not 0 <= self.momentum < 1,
             "weight_decay": not 0 <= self.weight_decay < math.inf,
@@ -92,6 +95,19 @@ class Settings:
                 fix=f"epochs and steps of 1 or more, a positive lr, a schedule of {SCHEDULES}, "
                 "the optimizer sgd or adam, a holdout from 0 to less than 1, a seed of 0 or more",
             )
+
+    def total_steps(self, per_epoch: int) -> int:
+        """Returns the number of training steps, if an epoch has so many.
+
+        >>> Settings(epochs=10, most_steps=300).total_steps(20)
+        200
+        >>> [Settings(epochs=10, most_steps=300).total_steps(n) for n in (100, 500)]
+        [300, 500]
+        """
+        if self.steps is not None:
+            return self.steps
+        total = self.epochs * per_epoch
+        return total if self.most_steps is None else min(total, max(self.most_steps, per_epoch))
 
     def rate(self, progress: float) -> float:
         """Returns the factor on the learning rate at a progress from 0 to 1."""
@@ -164,8 +180,9 @@ PRESETS: dict[str, Settings] = {
     **{
         f"efficientnet_lite{size}": Settings(
             backbone=f"efficientnet_lite{size}",
-            options={"centroids": True, "start": "probe"},
+            options={"start": "probe", "head": True},
             epochs=10,
+            most_steps=300,
             lr=3e-3,
             batch_size="24+24",
             image_size=160,
@@ -320,7 +337,7 @@ def change(base: Settings, **changes: Any) -> Settings:
     """
     changes = {key: value for key, value in changes.items() if value is not None}
     if "epochs" in changes:
-        base = replace(base, steps=None)
+        base = replace(base, steps=None, most_steps=None)
     same = changes.get("method", base.method) == base.method
     changes["options"] = (base.options if same else {}) | changes.get("options", {})
     return replace(base, **changes)

@@ -1,0 +1,333 @@
+"""A linear classifier for the target from features of both domains, without training a network.
+
+Each domain's mean is removed, as a DA-layer on the features does. Labels then travel over the
+graph of nearest neighbors of both domains (Zhou et al. 2004), starting from the source's labels
+and a first guess for the target; a ridge regression on the source and the surest target images,
+and the target's class centroids, make the next guess. A larger part of each predicted class is
+kept round by round. The last regression is the classifier.
+
+After training there are two networks to take features from, the one from before and the trained
+one. Their mistakes differ, so labels travel over both graphs and the guesses are averaged.
+
+Centroids give every class the same weight, which is wrong if the target has no images of some.
+So they are left out if the predicted class shares are far from the source's.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize, one_hot
+
+from dial.errors import DialError
+from dial.layers import DomainSpecific, fold
+from dial.methods._centroids import set_classifier
+from dial.methods._probe import extract
+from dial.methods.interface import Candidate, Images, Output, Trainee
+
+NEIGHBORS = 5
+ROUNDS = 5
+_RIDGE = 0.1  # in units of the features' mean variance
+_DIFFUSION = 0.8  # share of an image's scores that come from its neighbors at each iteration
+_ITERATIONS = 30
+_GUESS = 0.5  # weight of the guess for a target image, where a source label has 1
+_CONFIDENCE = 0.8  # mean confidence of a guess
+_SHARPNESS = 3  # exponent of similarities
+_MISSING = 0.3  # total variation of class shares from which on classes are taken to be missing
+_ABSENT = 0.25  # a class is absent if it has less than this part of its share in the source
+_ROWS = 1000  # at a time, to keep the memory small
+_SCALES = (1e-4, 1e6)
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A linear classifier and what it says about the target images that it was fitted to."""
+
+    weight: Tensor
+    """`(K, D)`, for features of any domain."""
+    bias: Tensor
+    """`(K,)`, for the target's features as they are."""
+    labels: Tensor
+    """`(M,)`, pseudo-labels of the target images."""
+    confidence: Tensor
+    """`(M,)`, of the pseudo-labels."""
+    absent: tuple[int, ...]
+    """Classes that the target seems to have no images of."""
+
+
+@torch.no_grad()
+def fit_head(
+    spaces: Sequence[tuple[Tensor, Tensor]],
+    labels: Tensor,
+    *,
+    num_classes: int,
+    guess: Tensor | None = None,
+) -> Head:
+    """Returns a classifier on the last of some feature spaces.
+
+    Args:
+        spaces: features of the source `(N, D)` and the target `(M, D)`, by one network or by
+            several; labels travel over the graphs of all of them.
+        labels: `(N,)`, of the source.
+        num_classes: `K`.
+        guess: logits `(M, K)` to start from; by default those of a regression on the source.
+    """
+    aligned = [_Space(source, target) for source, target in spaces]
+    known = one_hot(labels, num_classes).float()
+    if guess is None:
+        guess = _mean([space.apply(space.regress(known)) for space in aligned])
+    p = _confident(guess.float())
+    has_all = True
+    for number in range(1, ROUNDS + 1):
+        scores = _mean([space.propagate(known, p) for space in aligned])
+        predicted, confidence = scores.argmax(1), scores.amax(1)
+        if number == 1:
+            has_all = _total_variation(predicted, labels, num_classes) < _MISSING
+        kept = _surest(predicted, confidence, number / ROUNDS, by_class=has_all)
+        pseudo = one_hot(predicted[kept], num_classes).float()
+        guesses = []
+        for space in aligned:
+            classifier = space.regress(known, kept, pseudo)
+            guesses.append(_confident(space.apply(classifier)))
+            if has_all:
+                guesses.append(_confident(space.compare_with_centroids(scores)))
+        p = _mean(guesses)
+    weight, bias = classifier
+    sharpness = scale_for_confidence(space.apply(classifier), float(confidence.mean()))
+    weight = sharpness * weight / space.scale
+    return Head(
+        weight=weight,
+        bias=sharpness * bias - weight @ space.mean,
+        labels=predicted,
+        confidence=confidence,
+        absent=() if has_all else _absent(predicted, labels, num_classes),
+    )
+
+
+class _Space:
+    """Features of both domains by one network, each domain's mean removed."""
+
+    def __init__(self, source: Tensor, target: Tensor) -> None:
+        self.mean = target.mean(0)
+        centered = source - source.mean(0), target - self.mean
+        self.scale = _scale(*centered)
+        self.source, self.target = (x / self.scale for x in centered)
+        self.graph = _graph(torch.cat([self.source, self.target]))
+
+    def regress(
+        self, known: Tensor, kept: Tensor | None = None, pseudo: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the regression on the source's labels, and on pseudo-labels of kept images."""
+        if kept is None or pseudo is None:
+            return _ridge(self.source, known)
+        return _ridge(torch.cat([self.source, self.target[kept]]), torch.cat([known, pseudo]))
+
+    def apply(self, classifier: tuple[Tensor, Tensor]) -> Tensor:
+        """Returns the scores of the target, `(M, K)`."""
+        weight, bias = classifier
+        return self.target @ weight.t() + bias
+
+    def propagate(self, known: Tensor, guess: Tensor) -> Tensor:
+        """Returns the target's class scores, `(M, K)`, after travelling over the graph."""
+        scores = _propagate(self.graph, torch.cat([known, _GUESS * guess]))[len(known) :]
+        return scores / scores.sum(1, keepdim=True).clamp_min(1e-12)
+
+    def compare_with_centroids(self, scores: Tensor) -> Tensor:
+        """Returns the cosine of features with the centroids by squared scores, `(M, K)`."""
+        weights = scores.square()
+        weights = weights / weights.sum(1, keepdim=True).clamp_min(1e-12)
+        unit = normalize(self.target)
+        return unit @ normalize(weights.t() @ unit).t()
+
+
+def _mean(parts: Sequence[Tensor]) -> Tensor:
+    return torch.stack([*parts]).mean(0)
+
+
+def _scale(*features: Tensor) -> Tensor:
+    """Returns the root of the mean squared norm of centered features."""
+    squares = torch.stack([x.square().sum(1).mean() for x in features])
+    return squares.mean().sqrt().clamp_min(1e-12)
+
+
+def _ridge(features: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns weight `(K, D)` and bias `(K,)` of a ridge regression of scores `(N, K)`."""
+    mean, average = features.mean(0), scores.mean(0)
+    centered = features - mean
+    if len(centered) >= centered.shape[1]:
+        moment = centered.t() @ centered
+        penalty = _RIDGE * moment.trace() / len(moment)
+        moment.diagonal().add_(penalty.clamp_min(1e-12))
+        weight = torch.linalg.solve(moment, centered.t() @ (scores - average)).t()
+    else:  # fewer images than features: the same, by a smaller system
+        gram = centered @ centered.t()
+        penalty = _RIDGE * gram.trace() / centered.shape[1]
+        gram.diagonal().add_(penalty.clamp_min(1e-12))
+        weight = (centered.t() @ torch.linalg.solve(gram, scores - average)).t()
+    return weight, average - weight @ mean
+
+
+def _graph(features: Tensor) -> Tensor:
+    """Returns the normalized adjacency of nearest neighbors by cosine, `(N, N)`, sparse."""
+    unit, count = normalize(features), len(features)
+    neighbors = min(NEIGHBORS, count - 1)
+    rows, columns, weights = [], [], []
+    for start in range(0, count, _ROWS):
+        similarity = unit[start : start + _ROWS] @ unit.t()
+        row = torch.arange(start, start + len(similarity), device=unit.device)
+        similarity[row - start, row] = -2.0
+        value, column = similarity.topk(neighbors, 1)
+        rows.append(row.repeat_interleave(neighbors))
+        columns.append(column.flatten())
+        weights.append(value.clamp_min(1e-6).pow(_SHARPNESS).flatten())
+    i, j, w = (torch.cat(parts) for parts in (rows, columns, weights))
+    i, j, w = torch.cat([i, j]), torch.cat([j, i]), torch.cat([w, w])
+    degree = torch.zeros(count, device=w.device).index_add_(0, i, w).clamp_min(1e-12)
+    w = w / (degree[i] * degree[j]).sqrt()
+    places, size = torch.stack([i, j]), (count, count)
+    return torch.sparse_coo_tensor(places, w, size, check_invariants=False).coalesce()
+
+
+def _propagate(graph: Tensor, scores: Tensor) -> Tensor:
+    """Returns the scores `(N, K)` after they have travelled over the graph."""
+    start = scores
+    for _ in range(_ITERATIONS):
+        scores = _DIFFUSION * torch.sparse.mm(graph, scores) + (1 - _DIFFUSION) * start
+    return scores
+
+
+def _surest(predicted: Tensor, confidence: Tensor, part: float, *, by_class: bool) -> Tensor:
+    """Returns the rows of the surest part of each predicted class, or of all images."""
+    if not by_class:
+        return confidence.argsort(descending=True)[: math.ceil(part * len(confidence))]
+    rows = []
+    for label in predicted.unique():
+        of_class = (predicted == label).nonzero().flatten()
+        order = confidence[of_class].argsort(descending=True)
+        rows.append(of_class[order[: math.ceil(part * len(order))]])
+    return torch.cat(rows)
+
+
+def _total_variation(predicted: Tensor, labels: Tensor, num_classes: int) -> float:
+    shares = [_shares(each, num_classes) for each in (predicted, labels)]
+    return float((shares[0] - shares[1]).abs().sum() / 2)
+
+
+def _absent(predicted: Tensor, labels: Tensor, num_classes: int) -> tuple[int, ...]:
+    found, expected = (_shares(each, num_classes) for each in (predicted, labels))
+    return tuple((found < _ABSENT * expected).nonzero().flatten().tolist())
+
+
+def _shares(labels: Tensor, num_classes: int) -> Tensor:
+    return labels.bincount(minlength=num_classes) / len(labels)
+
+
+def _confident(scores: Tensor) -> Tensor:
+    """Returns `softmax(scale * scores)` with a mean confidence of 0.8."""
+    return (scale_for_confidence(scores, _CONFIDENCE) * scores).softmax(1)
+
+
+def scale_for_confidence(scores: Tensor, confidence: float) -> float:
+    """Returns the scale at which the mean of `max softmax(scale * scores)` is the confidence."""
+    low, high = _SCALES
+    for _ in range(50):  # bisection: confidence grows with the scale
+        middle = math.sqrt(low * high)
+        is_below = float((middle * scores).softmax(1).amax(1).mean()) < confidence
+        low, high = (middle, high) if is_below else (low, middle)
+    return middle
+
+
+class Fitted(NamedTuple):
+    """A head, and the outputs of the network whose features it was fitted to."""
+
+    head: Head
+    source: Output
+    target: Output
+
+
+def fit_to_network(
+    trainee: Trainee, images: Images, *, trained: bool, first: Candidate | None = None
+) -> Fitted:
+    """Fit a head to a network's features.
+
+    Where the network is trained, its own logits are where the head starts. The features of the
+    predictor from before training, `first`, have a part too.
+    """
+    source, target = (
+        extract(trainee, getattr(images, domain), domain) for domain in ("source", "target")
+    )
+    device = source.features.device
+    spaces = [(source.features, target.features)]
+    if first is not None:
+        spaces = [(first.source.to(device), first.target.to(device)), *spaces]
+    head = fit_head(
+        spaces,
+        images.source_labels.to(device),
+        num_classes=trainee.backbone.num_classes,
+        guess=target.logits if trained else None,
+    )
+    return Fitted(head, source, target)
+
+
+@torch.no_grad()
+def make_candidate(
+    name: str, trainee: Trainee, fitted: Fitted, *, own_classifier: bool = False
+) -> Candidate:
+    """Returns the target's predictor with the head, or with the network's own classifier."""
+    is_aligned = any(isinstance(module, DomainSpecific) for module in trainee.network.modules())
+    network = fold(trainee.network, "target", fuse=False) if is_aligned else None
+    network = network or copy.deepcopy(trainee.network).eval()
+    head, (logits, features) = fitted.head, fitted.target
+    if not own_classifier:
+        logits = nn.functional.linear(features, head.weight, head.bias)
+        set_classifier(network, trainee.backbone.classifier, head.weight, head.bias)
+    return Candidate(
+        name,
+        network,
+        logits.cpu(),
+        target=features.cpu(),
+        source=fitted.source.features.cpu(),
+        absent=head.absent,
+    )
+
+
+class PseudoLabels(nn.Module):
+    """The labels of target images by their places, with weights; saved with the checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: Tensor
+        self.weights: Tensor
+        self.register_buffer("labels", torch.zeros(0, dtype=torch.int64))
+        self.register_buffer("weights", torch.zeros(0))
+
+    def renew(self, labels: Tensor, weights: Tensor) -> None:
+        """Replace all labels, of the first images, and their weights."""
+        device = self.labels.device
+        self.labels, self.weights = labels.to(device), weights.to(device)
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        saved = (state.get(f"{prefix}{name}") for name in ("labels", "weights"))
+        if all(tensor is not None for tensor in saved):  # there may be another number of them
+            self.renew(torch.zeros_like(state[f"{prefix}labels"]), state[f"{prefix}weights"])
+        super()._load_from_state_dict(state, prefix, *rest)
+
+    def cross_entropy(self, logits: Tensor, places: Tensor | None) -> Tensor:
+        """Returns the weighted cross-entropy, averaged over the images `(m, K)` of a batch.
+
+        Images without a label, beyond the sample that has labels, count as 0.
+        """
+        if places is None:
+            raise DialError(
+                wanted="the places of the batch's target images",
+                got="none",
+                fix="give Batch(..., places=...)",
+            )
+        known = places < len(self.labels)
+        rows = places.where(known, torch.zeros_like(places))
+        each = nn.functional.cross_entropy(logits.float(), self.labels[rows], reduction="none")
+        return (each * self.weights[rows] * known).mean()
