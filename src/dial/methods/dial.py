@@ -14,7 +14,6 @@ from dial.data.batches import Batch
 from dial.layers import calibrate, fold, use_domain
 from dial.methods._centroids import set_centroid_classifier
 from dial.methods._head import (
-    Fitted,
     PseudoLabels,
     fit_to_network,
     make_candidate,
@@ -69,7 +68,7 @@ class Dial(Method):
     labels: float = 0.0
     """Weight of the cross-entropy on the target's pseudo-labels, those of the head."""
     refits: int = 0
-    """How often the pseudo-labels are renewed during training."""
+    """How often pseudo-labels are made, evenly over the training, but not at its beginning."""
     head: bool = False
     """Fit a head before training and after it, and choose among the predictors without labels."""
 
@@ -100,16 +99,13 @@ class Dial(Method):
         candidate = make_candidate("frozen", trainee, fitted)
         if self.start == "probe":
             start_from_features(trainee, fitted.source.features, images.source_labels)
-        self._renew(trainee, fitted)
         return candidate
 
     def refresh(self, trainee: Trainee, images: Images, first: Candidate | None) -> None:
         """Fit the head to the features as they are now, and renew the pseudo-labels."""
-        self._renew(trainee, fit_to_network(trainee, images, trained=True, first=first))
-
-    def _renew(self, trainee: Trainee, fitted: Fitted) -> None:
         if isinstance(trainee.extra, PseudoLabels):
-            trainee.extra.renew(fitted.head.labels, fitted.head.confidence)
+            head = fit_to_network(trainee, images, trained=True, first=first).head
+            trainee.extra.renew(head.labels, head.confidence)
 
     def reference_for(self, backbone: Backbone) -> str | Reference:
         """Returns the reference, with auto resolved."""
@@ -150,7 +146,7 @@ class Dial(Method):
         return terms
 
     def _has_labels(self, trainee: Any) -> bool:
-        """Whether there are pseudo-labels; a random network has none before the first refit."""
+        """Whether there are pseudo-labels: there are none before the first refit."""
         return bool(self.labels) and len(trainee.extra.labels) > 0
 
     def _sparsity(self, trainee: nn.Module, share: float) -> Terms:
