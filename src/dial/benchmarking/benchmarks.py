@@ -151,7 +151,7 @@ def _ablation(*variants: Row) -> tuple[Row, ...]:
 
 _COMPARED = [_METHODS[name] for name in _LABELS if name != "entropy_only"]
 _REST = [_METHODS[name] for name in ("entropy_only", *_OTHERS)]
-_ON_REQUEST = (*_SOURCE_ONLY, _REFERENCES[0], *_PRETRAINED[:2], *_REST)
+_ON_REQUEST = (*_SOURCE_ONLY, _REFERENCES[0], *_PRETRAINED, *_REST)
 _TABLE_1 = (*_COMPARED, *(replace(row, on_request=True) for row in _ON_REQUEST))
 
 _office31 = partial(Benchmark, preset="efficientnet_lite0", tasks=_OFFICE_TASKS)
