@@ -136,3 +136,24 @@ def test_all_settings_with_a_value_are_listed() -> None:
     assert all(k.replace("_", " ") in names for k, v in settings.items() if v and k != "options")
     assert ("steps", "20") in listed(steps=20)
     assert "epochs" not in dict(listed(steps=20))
+
+
+def test_candidates_and_absent_classes_are_shown_with_names_escaped() -> None:
+    record = make_record(("mug", "<b>pen"))
+    files = make_files(record)
+    named = [("frozen", 0.7, 0.5), ("head", 0.8, 0.6)]
+    found = [dict(zip(("name", "score", "target_accuracy"), each, strict=True)) for each in named]
+    more = {"candidates": found, "predictor": "head", "absent_classes": ["<b>pen"]}
+    text = page_of(record, result=files["result"] | more)
+    assert "<strong>head (kept)</strong>" in text
+    assert re.search(r"<td>frozen</td><td>70(\.0)?.%</td><td>50(\.0)?.%</td>", text)
+    assert "seems to have no images of &lt;b&gt;pen" in text
+    assert 'id="candidates"' not in page_of(record)
+
+
+def test_a_term_that_comes_later_is_drawn_and_nothing_without_training() -> None:
+    record = make_record()
+    history = make_files(record)["history"]
+    history[-1]["labels"] = 0.25
+    assert "labels goes from 0.25 at epoch 3" in page_of(record, history=history)
+    assert "Nothing was trained" in page_of(record, history=[])

@@ -61,9 +61,9 @@ def _summary(record: Record) -> Context:
 
 def _curves(history: list[Context]) -> list[Context]:
     """Losses, accuracy on the target if it has labels, and learning rate."""
-    if not history:  # nothing was trained
-        return []
-    losses = [n for n, v in history[0].items() if n not in _NOT_LOSSES and isinstance(v, float)]
+    # A term may come later than the first epoch; without training there is none.
+    terms = {name: value for line in history for name, value in line.items()}
+    losses = [n for n, v in terms.items() if n not in _NOT_LOSSES and isinstance(v, float)]
     groups = {
         "Losses, averaged over each epoch": losses,
         "Target accuracy of up to 500 images (labels for scoring only)": ["target_accuracy"],
@@ -76,7 +76,7 @@ def _curves(history: list[Context]) -> list[Context]:
                 (line["epoch"], line[name]) for line in history if name in line
             ]
             for name in names
-            if name in history[0]
+            if name in terms
         }
         if series:
             picture = plots.curves(series, title=title, percent="target_accuracy" in names)

@@ -38,7 +38,8 @@ def curves(
             axes.plot(x, y, marker=marker, markersize=4, color=color, label=name, linewidth=1.8)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7, min_n_ticks=1))
-        first, last = points[0][0], points[-1][0]
+        epochs = [epoch for points in series.values() for epoch, _ in points]
+        first, last = min(epochs), max(epochs)
         spare = 0.03 * (last - first) or 0.5  # one epoch stands in the middle
         axes.set_xlim(first - spare, last + spare)
         if percent:
