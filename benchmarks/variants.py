@@ -23,9 +23,9 @@ TASKS = {
 BASE: dict[str, Any] = {"backbone": "efficientnet_lite0", "image_size": 128, "steps": 200}
 BASE |= {"method": "dial", "reference": "anchored", "entropy": 0.2, "batch_size": "32+16"}
 BASE |= {"lr": 3e-3, "frozen": (), "holdout": 0.0, "seed": 0, "centroids": False}
-BASE |= {"start": "random", "head": False, "labels": 0.0}
+BASE |= {"start": "random", "head": False, "pseudo_labels": 0.0}
 SOURCE: dict[str, Any] = {"method": "source_only", "reference": None, "entropy": None}
-SOURCE |= {"centroids": None, "head": None, "labels": None}
+SOURCE |= {"centroids": None, "head": None, "pseudo_labels": None}
 ANCHOR: dict[str, Any] = {"frozen": EARLY, "reference": "anchored:0.1"}
 CHOSEN: dict[str, Any] = ANCHOR | {"batch_size": "24+24"}
 

@@ -23,8 +23,14 @@ def test_registered_methods_keep_the_contract(name: str, start: str) -> None:
     [
         {"centroids": True, "sparsity": 0.1, "passes": "joint", "reference": "laplace"},
         {"entropy": 0.0, "passes": "separate"},
-        {"start": "probe", "labels": 0.3, "refits": 2, "head": True, "criterion": "information"},
-        {"labels": 0.3, "head": True, "entropy": 0.0, "criterion": "confusion"},
+        {
+            "start": "probe",
+            "pseudo_labels": 0.3,
+            "refits": 2,
+            "head": True,
+            "criterion": "information",
+        },
+        {"pseudo_labels": 0.3, "head": True, "entropy": 0.0, "criterion": "confusion"},
     ],
 )
 def test_settings_of_dial_keep_the_contract(settings: dict[str, object]) -> None:

@@ -169,7 +169,7 @@ def test_pseudo_labels_weigh_images_and_survive_a_checkpoint() -> None:
 def test_the_head_of_a_pretrained_network_is_there_before_training() -> None:
     labels = torch.arange(4).repeat(15)
     images = torch.randn(60, 3, 8, 8) + labels[:, None, None, None] * torch.randn(3, 1, 1)
-    method = create("dial", {"start": "probe", "head": True, "labels": 0.3})
+    method = create("dial", {"start": "probe", "head": True, "pseudo_labels": 0.3})
     both = Images(images.split(16), labels, images.split(16))
     trainee: Trainee = method.prepare(replace(backbone(), pretrained=True))
     features = extract(trainee, images.split(16), "target").features

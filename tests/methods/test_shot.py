@@ -51,16 +51,16 @@ def test_first_the_source_then_the_target_with_a_fixed_classifier() -> None:
     assert [set(terms) for terms in method.terms(trainee, batch, 0.0)] == [{"cross_entropy"}]
     method.refresh(trainee, Images((source,), labels, (target,)), None)
     (terms,) = method.terms(trainee.train(), batch, 0.5)
-    assert set(terms) == {"information", "labels"}
+    assert set(terms) == {"information", "pseudo_labels"}
     sum(terms.values()).backward()  # type: ignore[union-attr]
     gradients = {n: p.grad for n, p in trainee.network.named_parameters()}
     assert all((grad is None) == name.startswith("5.") for name, grad in gradients.items())
     logits = trainee(target).logits
     torch.testing.assert_close(terms["information"], losses.information(logits))
     chosen = -logits.log_softmax(1)[places, trainee.extra.labels]  # type: ignore[union-attr, index]
-    torch.testing.assert_close(terms["labels"], 0.3 * chosen.mean())
+    torch.testing.assert_close(terms["pseudo_labels"], 0.3 * chosen.mean())
 
 
 def test_pseudo_labels_are_made_from_the_end_of_the_source_part_on() -> None:
-    method = methods.create("shot", {"source_part": 0.4, "renewals": 3})
+    method = methods.create("shot", {"source_part": 0.4, "refits": 3})
     np.testing.assert_allclose(method.refreshes, [0.4, 0.6, 0.8])

@@ -31,8 +31,8 @@ def test_config_is_complete_and_resolved(folders: Folders, settings: dict[str, A
     assert stored["frozen"] == []
     assert stored["options"] == {
         "start": "random", "reference": "normal", "entropy": 0.3, "warmup": 0.5, "sparsity": 0.0,
-        "passes": "auto", "centroids": False, "criterion": "entropy", "labels": 0.0, "refits": 0,
-        "head": False,
+        "passes": "auto", "centroids": False, "criterion": "entropy", "pseudo_labels": 0.0,
+        "refits": 0, "head": False,
     }  # fmt: skip
     assert config["automatic"] == ["image_size", "align_logits", "frozen", "method.reference"]
     assert config["execution"]["precision"] == "32-true"
@@ -71,7 +71,7 @@ def test_options_given_with_a_config_win(
 def test_a_config_of_the_former_version_is_repeated(
     folders: Folders, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    kept = {"entropy": 0.7, "centroids": True, "head": False}
+    kept = {"entropy": 0.7, "centroids": True, "head": False, "pseudo_labels": 0.0}
     first = dial.adapt(*folders, **settings | kept)
     config = json.loads((first.folder / "config.json").read_text())
     former = {key: config[key] for key in ("dial", "source", "target", "classes", "settings")}

@@ -65,7 +65,7 @@ class Dial(Method):
     criterion: str = "entropy"
     """What `entropy` weighs: entropy, information (entropy minus that of the mean prediction) or
     confusion (class confusion)."""
-    labels: float = 0.0
+    pseudo_labels: float = 0.0
     """Weight of the cross-entropy on the target's pseudo-labels, those of the head."""
     refits: int = 0
     """How often pseudo-labels are made, evenly over the training, but not at its beginning."""
@@ -83,12 +83,12 @@ class Dial(Method):
         if self.centroids or self.head:
             linear_classifier(backbone.network, backbone.classifier)  # fail before training
         backbone.convert(self.reference_for(backbone))
-        return Trainee(backbone, extra=PseudoLabels() if self.labels else None)
+        return Trainee(backbone, extra=PseudoLabels() if self.pseudo_labels else None)
 
     @property
     def refreshes(self) -> tuple[float, ...]:  # type: ignore[override]
         """The parts of the training at which pseudo-labels are renewed."""
-        count = self.refits if self.labels else 0
+        count = self.refits if self.pseudo_labels else 0
         return tuple(number / (count + 1) for number in range(1, count + 1))
 
     def begin(self, trainee: Trainee, images: Images) -> Candidate | None:
@@ -142,12 +142,12 @@ class Dial(Method):
             terms[self.criterion] = weight * _CRITERIA[self.criterion](target.logits)
         if self._has_labels(trainee):
             loss = trainee.extra.cross_entropy(target.logits, batch.places)
-            terms["labels"] = self.labels * loss
+            terms["pseudo_labels"] = self.pseudo_labels * loss
         return terms
 
     def _has_labels(self, trainee: Any) -> bool:
         """Whether there are pseudo-labels: there are none before the first refit."""
-        return bool(self.labels) and len(trainee.extra.labels) > 0
+        return bool(self.pseudo_labels) and len(trainee.extra.labels) > 0
 
     def _sparsity(self, trainee: nn.Module, share: float) -> Terms:
         """`share` is the fraction of the step's domains that the last pass had."""

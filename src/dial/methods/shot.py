@@ -39,14 +39,14 @@ class Shot(PlainMethod):
     """Part of the training that is on the source."""
     smoothing: float = 0.1
     """Label smoothing on the source."""
-    renewals: int = 5
+    refits: int = 5
     """How often pseudo-labels are made."""
 
     @property
     def refreshes(self) -> tuple[float, ...]:  # type: ignore[override]
         """The parts of the training at which pseudo-labels are made."""
         rest = 1 - self.source_part
-        return tuple(self.source_part + rest * n / self.renewals for n in range(self.renewals))
+        return tuple(self.source_part + rest * n / self.refits for n in range(self.refits))
 
     def extra_modules(self, backbone: Backbone) -> nn.Module:
         """Returns an empty set of pseudo-labels; refuses a classifier that is not linear."""
@@ -72,7 +72,7 @@ class Shot(PlainMethod):
         logits = linear(features, classifier.weight.detach(), classifier.bias.detach())
         yield {
             "information": losses.information(logits),
-            "labels": self.weight * pseudo.cross_entropy(logits, batch.places),
+            "pseudo_labels": self.weight * pseudo.cross_entropy(logits, batch.places),
         }
 
 
