@@ -153,19 +153,6 @@ def test_a_guess_is_where_it_starts() -> None:
     assert float((far.labels == truth).float().mean()) > 0.9
 
 
-def test_pseudo_labels_weigh_images_and_survive_a_checkpoint() -> None:
-    pseudo, logits = parts.PseudoLabels(), torch.randn(4, 3)
-    pseudo.renew(torch.tensor([2, 0, 1]), torch.tensor([1.0, 0.5, 0.0]))
-    places = torch.tensor([1, 0, 9, 2])  # the third image has no label
-    each = -logits.log_softmax(1)
-    wanted = (0.5 * each[0, 0] + each[1, 2]) / 4
-    torch.testing.assert_close(pseudo.cross_entropy(logits, places), wanted)
-    other = parts.PseudoLabels()
-    other.load_state_dict(pseudo.state_dict())
-    assert torch.equal(other.labels, pseudo.labels)
-    assert torch.equal(other.weights, pseudo.weights)
-
-
 def test_the_head_of_a_pretrained_network_is_there_before_training() -> None:
     labels = torch.arange(4).repeat(15)
     images = torch.randn(60, 3, 8, 8) + labels[:, None, None, None] * torch.randn(3, 1, 1)

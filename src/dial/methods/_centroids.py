@@ -1,5 +1,6 @@
 """A nearest-centroid classifier: the centroids of the target's features by predicted class."""
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -13,7 +14,7 @@ from dial.methods.interface import linear_classifier
 
 _SHARPNESS = 2.0
 _SCALE_IMAGES = 2000  # images that the scale of the logits is estimated from
-_SCALE_RANGE = (1e-4, 1e4)
+_SCALE_RANGE = (1e-4, 1e6)
 
 
 @torch.no_grad()
@@ -52,7 +53,8 @@ def set_centroid_classifier(
         return False
     centroids = normalize(sums).float()
     logits, features = (torch.cat(parts) for parts in zip(*samples, strict=True))
-    scale = _scale_for_confidence(features @ centroids.t(), logits.softmax(1).amax(1).mean())
+    confidence = float(logits.softmax(1).amax(1).mean())
+    scale = scale_for_confidence(features @ centroids.t(), confidence)
     set_classifier(network, classifier, scale * centroids, torch.zeros_like(layer.bias))
     return True
 
@@ -69,11 +71,12 @@ def set_classifier(network: nn.Module, classifier: str, weight: Tensor, bias: Te
             norm.running_var.fill_(1 - norm.eps)  # the identity in eval mode
 
 
-def _scale_for_confidence(scores: Tensor, confidence: Tensor) -> float:
+def scale_for_confidence(scores: Tensor, confidence: float) -> float:
     """Returns the scale at which the mean of `max softmax(scale * scores)` is the confidence."""
-    low, high = (torch.tensor(scale, dtype=torch.float64) for scale in _SCALE_RANGE)
-    for _ in range(40):  # bisection: confidence grows with the scale
-        middle = (low * high).sqrt()
-        below = (middle * scores.double()).softmax(1).amax(1).mean() < confidence
-        low, high = (middle, high) if below else (low, middle)
-    return float(middle)
+    scores = scores.double()
+    low, high = _SCALE_RANGE
+    for _ in range(50):  # bisection: confidence grows with the scale
+        middle = math.sqrt(low * high)
+        is_below = float((middle * scores).softmax(1).amax(1).mean()) < confidence
+        low, high = (middle, high) if is_below else (low, middle)
+    return middle

@@ -17,15 +17,14 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
-from dial.errors import DialError
 from dial.layers import DomainSpecific, fold
-from dial.methods._centroids import set_classifier
+from dial.methods._centroids import scale_for_confidence, set_classifier
 from dial.methods._probe import extract
 from dial.methods.interface import Candidate, Images, Output, Trainee
 
@@ -40,7 +39,6 @@ _SHARPNESS = 3  # exponent of similarities
 _MISSING = 0.3  # total variation of class shares from which on classes are taken to be missing
 _ABSENT = 0.25  # a class is absent if it has less than this part of its share in the source
 _ROWS = 1000  # at a time, to keep the memory small
-_SCALES = (1e-4, 1e6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,16 +229,6 @@ def _confident(scores: Tensor) -> Tensor:
     return (scale_for_confidence(scores, _CONFIDENCE) * scores).softmax(1)
 
 
-def scale_for_confidence(scores: Tensor, confidence: float) -> float:
-    """Returns the scale at which the mean of `max softmax(scale * scores)` is the confidence."""
-    low, high = _SCALES
-    for _ in range(50):  # bisection: confidence grows with the scale
-        middle = math.sqrt(low * high)
-        is_below = float((middle * scores).softmax(1).amax(1).mean()) < confidence
-        low, high = (middle, high) if is_below else (low, middle)
-    return middle
-
-
 class Fitted(NamedTuple):
     """A head, and the outputs of the network whose features it was fitted to."""
 
@@ -293,41 +281,3 @@ def make_candidate(
         source=fitted.source.features.cpu(),
         absent=head.absent,
     )
-
-
-class PseudoLabels(nn.Module):
-    """The labels of target images by their places, with weights; saved with the checkpoint."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.labels: Tensor
-        self.weights: Tensor
-        self.register_buffer("labels", torch.zeros(0, dtype=torch.int64))
-        self.register_buffer("weights", torch.zeros(0))
-
-    def renew(self, labels: Tensor, weights: Tensor) -> None:
-        """Replace all labels, of the first images, and their weights."""
-        device = self.labels.device
-        self.labels, self.weights = labels.to(device), weights.to(device)
-
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        saved = (state.get(f"{prefix}{name}") for name in ("labels", "weights"))
-        if all(tensor is not None for tensor in saved):  # there may be another number of them
-            self.renew(torch.zeros_like(state[f"{prefix}labels"]), state[f"{prefix}weights"])
-        super()._load_from_state_dict(state, prefix, *rest)
-
-    def cross_entropy(self, logits: Tensor, places: Tensor | None) -> Tensor:
-        """Returns the weighted cross-entropy, averaged over the images `(m, K)` of a batch.
-
-        Images without a label, beyond the sample that has labels, count as 0.
-        """
-        if places is None:
-            raise DialError(
-                wanted="the places of the batch's target images",
-                got="none",
-                fix="give Batch(..., places=...)",
-            )
-        known = places < len(self.labels)
-        rows = places.where(known, torch.zeros_like(places))
-        each = nn.functional.cross_entropy(logits.float(), self.labels[rows], reduction="none")
-        return (each * self.weights[rows] * known).mean()

@@ -13,12 +13,9 @@ from dial.backbones import Backbone
 from dial.data.batches import Batch
 from dial.layers import calibrate, fold, use_domain
 from dial.methods._centroids import set_centroid_classifier
-from dial.methods._head import (
-    PseudoLabels,
-    fit_to_network,
-    make_candidate,
-)
+from dial.methods._head import fit_to_network, make_candidate
 from dial.methods._probe import start_from_features
+from dial.methods._pseudo_labels import PseudoLabels
 from dial.methods.interface import (
     Candidate,
     Images,

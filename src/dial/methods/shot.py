@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy, linear, normalize, one_hot
 from dial import losses
 from dial.backbones import Backbone
 from dial.data.batches import Batch
-from dial.methods._head import PseudoLabels
 from dial.methods._probe import extract
+from dial.methods._pseudo_labels import PseudoLabels
 from dial.methods.interface import (
     Candidate,
     Images,
