@@ -65,7 +65,7 @@ def test_one_sample_is_an_error_that_names_layer_domain_and_shape() -> None:
 def test_wrong_channels_and_settings_are_errors() -> None:
     with pytest.raises(DialError, match=r"\(N, 3, ...\).*got shape \(2, 4\)"):
         DomainAlignment(3)(torch.randn(2, 4))
-    with pytest.raises(DialError, match="one of the references anchored, epsilon, laplace, normal"):
+    with pytest.raises(DialError, match="one of the references anchored, epsilon, generalized,"):
         DomainAlignment(3, reference="cauchy")
     with pytest.raises(DialError, match="without estimate, transform"):
         DomainAlignment(3, reference=object())

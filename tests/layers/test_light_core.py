@@ -31,7 +31,7 @@ sys.meta_path[:] = map(Without, sys.meta_path)
 REST = """
 layer = dial.DomainAlignment(4, reference="laplace")
 layer(torch.randn(6, 4))
-assert set(dial.references.describe()) == {"anchored", "epsilon", "laplace", "normal"}
+assert set(dial.references.describe()) >= {"anchored", "epsilon", "laplace", "normal"}
 with torch.no_grad(), dial.use_domain(model.eval(), "target"):
     torch.testing.assert_close(plain(others), model(others), atol=1e-3, rtol=1e-3)
 assert not PACKAGES & set(sys.modules)

@@ -157,7 +157,7 @@ def test_every_reference_has_a_line() -> None:
 
 
 def test_names_and_objects_that_are_no_reference_are_errors() -> None:
-    with pytest.raises(DialError, match="one of the references anchored, epsilon, laplace, normal"):
+    with pytest.raises(DialError, match="one of the references anchored, epsilon, generalized,"):
         resolve("cauchy")
     with pytest.raises(DialError, match="without estimate, transform"):
         resolve(object())

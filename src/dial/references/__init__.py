@@ -4,6 +4,7 @@ from dial.references._accumulators import Accumulator, MomentAccumulator, Sample
 from dial.references._fused import align
 from dial.references._synchronization import unsynchronized
 from dial.references.anchored import Anchored
+from dial.references.generalized import Generalized
 from dial.references.interface import (
     MomentReference,
     Reference,
@@ -14,14 +15,18 @@ from dial.references.interface import (
     widen,
 )
 from dial.references.laplace import Laplace
+from dial.references.logistic import Logistic
 from dial.references.normal import Normal
+from dial.references.student import Student
 from dial.registry import Registry
 
 __all__ = [
     "REFERENCES",
     "Accumulator",
     "Anchored",
+    "Generalized",
     "Laplace",
+    "Logistic",
     "MomentAccumulator",
     "MomentReference",
     "Normal",
@@ -29,6 +34,7 @@ __all__ = [
     "SampleAccumulator",
     "Shared",
     "Statistics",
+    "Student",
     "Tracking",
     "align",
     "describe",

@@ -1,0 +1,50 @@
+"""Student's t distribution: maximum likelihood by EM steps; outliers weigh less."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from dial.errors import DialError
+from dial.references._reweighting import read_number, reweight
+from dial.references.interface import Reference, Statistics
+
+STEPS = 8
+
+
+@dataclass(frozen=True)
+class Student(Reference):
+    """`b` and `s` of the t distribution with `freedom` degrees of freedom that fits best.
+
+    A value at `z = (x - b) / s` has the weight `(freedom + 1) / (freedom + z**2)` (Lange, Little
+    and Taylor 1989). Many degrees of freedom give `Normal`, few ignore the tails.
+    """
+
+    freedom: float = 4.0
+    eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if not self.freedom >= 1:
+            raise DialError(
+                wanted="1 or more degrees of freedom for the reference student",
+                got=repr(self.freedom),
+                fix="use student, or student:4",
+            )
+
+    def estimate(self, x: Tensor) -> Statistics:
+        """Returns the location and the squared scale, `(C,)` each."""
+        v = self.freedom
+        return reweight(x, lambda z2: (v + 1) / (v + z2), steps=STEPS)
+
+    def transform(self, statistics: Statistics, prior: Statistics | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """Returns the location and the squared scale."""
+        location, square = statistics
+        return location, square + self.eps
+
+
+def create(*, variant: str | None = None, eps: float = 1e-5) -> Student:
+    """Returns the entry `student`, or `student:FREEDOM`.
+
+    Raises:
+        DialError: degrees of freedom that are no number of 1 or more.
+    """
+    return Student(eps=eps) if variant is None else Student(read_number("student", variant), eps)
