@@ -12,9 +12,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dial import DialError, DomainAlignment, convert, use_domain
 from dial.layers import DomainAlignmentAct
-from dial.references import Anchored, Laplace, Normal
+from dial.references import REFERENCES, Anchored, Laplace, Normal
 
-NAMES = ["normal", "epsilon", "laplace", "anchored"]
+NAMES = REFERENCES.names()
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "resnet18": torchvision.models.resnet18,
     "mobilenet_v2": lambda: torchvision.models.mobilenet_v2(width_mult=0.35),
