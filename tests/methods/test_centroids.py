@@ -75,5 +75,5 @@ def test_a_classifier_of_another_kind_is_refused_before_training() -> None:
     backbone = Backbone.of(convolutional, image_size=8)
     with pytest.raises(DialError, match="linear classifier") as caught:
         methods.create("dial", {"centroids": True}).prepare(backbone)
-    assert "--no-centroids" in str(caught.value)
+    assert "--no-head" in str(caught.value)
     methods.create("dial", {"centroids": False}).prepare(backbone)

@@ -202,7 +202,7 @@ def linear_classifier(network: nn.Module, name: str) -> nn.Linear:
             wanted="a linear classifier with a bias, to refit it before or after training",
             got=f"a {type(layer).__name__}",
             fix="choose another backbone, or keep its classifier: --start random, and for dial "
-            "--no-centroids",
+            "--no-head and --no-centroids",
         )
     return layer
 
