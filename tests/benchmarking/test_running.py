@@ -218,7 +218,7 @@ def test_the_time_left_knows_what_failed_and_who_looks_at_the_target(
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     monkeypatch.setattr(running, "_train", pass_time)
-    bench("digits", out=tmp_path, **GRID)
+    bench("digits", out=tmp_path, **GRID | {"steps": 2000})
     told = capsys.readouterr().err.splitlines()
     assert told[3] == "cell 2/3 mnist->optdigits adabn seed 0: 50.0 % in 10 s; about 20 s left"
 
