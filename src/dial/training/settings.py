@@ -181,7 +181,7 @@ PRESETS: dict[str, Settings] = {
         f"efficientnet_lite{size}": Settings(
             backbone=f"efficientnet_lite{size}",
             options={"start": "probe", "head": True, "pseudo_labels": 0.3, "refits": 3},
-            epochs=10,
+            epochs=5,
             most_steps=300,
             lr=3e-3,
             batch_size="24+24",
