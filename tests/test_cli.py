@@ -139,7 +139,7 @@ def test_help_shows_every_setting_with_its_default(monkeypatch: pytest.MonkeyPat
         "--image-size <int>",
         "[default: 160]",
         "--seed <int> Seed of everything random. [default: 0]",
-        "[default: 1.0 (cdan), 1.0 (dan), 0.25 (ddc), 1.0 (mcc), 0.1 (revgrad)]",
+        "[default: 1.0 (cdan), 1.0 (dan), 0.25 (ddc), 1.0 (mcc), 0.1 (revgrad), 0.3 (shot)]",
         "--precision <str> Precision: 32-true, bf16-mixed or 16-mixed. [default: 32-true]",
     ):
         assert words in text, words
