@@ -437,7 +437,7 @@ class Process:
             "seed": self.settings.seed,
             "epochs": len(progress.history),
             "steps": progress.step,
-            "seconds": round(self.began + progress.seconds, 1),
+            "seconds": round(self.began + progress.seconds, 3),
             **figures,
         }
         files.write_json(folder / "result.json", result)
