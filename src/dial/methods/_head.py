@@ -230,7 +230,7 @@ def _confident(scores: Tensor) -> Tensor:
 
 
 class Fitted(NamedTuple):
-    """A head, and the outputs of the network whose features it was fitted to."""
+    """A head, and the outputs of the network whose features it was fitted to, on the CPU."""
 
     head: Head
     source: Output
@@ -258,7 +258,8 @@ def fit_to_network(
         num_classes=trainee.backbone.num_classes,
         guess=target.logits if trained else None,
     )
-    return Fitted(head, source, target)
+    # Moved once: candidates of one network share these tensors, by which they are told apart.
+    return Fitted(head, *(Output(*(part.cpu() for part in each)) for each in (source, target)))
 
 
 @torch.no_grad()
@@ -271,13 +272,13 @@ def make_candidate(
     network = network or copy.deepcopy(trainee.network).eval()
     head, (logits, features) = fitted.head, fitted.target
     if not own_classifier:
-        logits = nn.functional.linear(features, head.weight, head.bias)
+        logits = nn.functional.linear(features, head.weight.cpu(), head.bias.cpu())
         set_classifier(network, trainee.backbone.classifier, head.weight, head.bias)
     return Candidate(
         name,
         network,
-        logits.cpu(),
-        target=features.cpu(),
-        source=fitted.source.features.cpu(),
+        logits,
+        target=features,
+        source=fitted.source.features,
         absent=head.absent,
     )

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from dial.errors import DialError
 from dial.references.interface import Statistics
 
 _TINY = 1e-12
@@ -29,19 +28,3 @@ def reweight(x: Tensor, weigh: Callable[[Tensor], Tensor], *, steps: int) -> Sta
         location = (weights * values).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
         square = (weights * (values - location).square()).mean(1, keepdim=True)
     return Statistics(location.squeeze(1), square.squeeze(1))
-
-
-def read_number(name: str, variant: str) -> float:
-    """Returns the number in a reference's name, like `student:4`.
-
-    Raises:
-        DialError: it is none.
-    """
-    try:
-        return float(variant)
-    except ValueError:
-        raise DialError(
-            wanted=f"the reference {name}, or {name}:NUMBER",
-            got=repr(f"{name}:{variant}"),
-            fix=f"use {name}, or {name}:2",
-        ) from None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from dial.errors import DialError
+from dial.references._variants import read_number
 from dial.references.interface import MomentReference, Statistics
 
 
@@ -53,12 +54,5 @@ def create(*, variant: str | None = None, eps: float = 1e-5) -> Anchored:
     """
     if variant is None:
         return Anchored(eps=eps)
-    try:
-        weight = float(variant)
-    except ValueError:
-        raise DialError(
-            wanted="a reference's name, or anchored:W with W, the weight of the data, in (0, 1]",
-            got=repr(f"anchored:{variant}"),
-            fix="use anchored, or anchored:0.5",
-        ) from None
-    return Anchored(weight, eps)
+    about = "W with W, the weight of the data, in (0, 1]"
+    return Anchored(read_number("anchored", variant, about=about, example="0.5"), eps)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from dial.errors import DialError
-from dial.references._reweighting import read_number
+from dial.references._variants import read_number
 from dial.references.interface import Reference, Statistics
 
 STEPS = 8
@@ -64,4 +64,5 @@ def create(*, variant: str | None = None, eps: float = 1e-5) -> Generalized:
     """
     if variant is None:
         return Generalized(eps=eps)
-    return Generalized(read_number("generalized", variant), eps)
+    about = f"P with P, the exponent, from 1 to {_LARGEST:g}"
+    return Generalized(read_number("generalized", variant, about=about, example="1.5"), eps)

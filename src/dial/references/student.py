@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from dial.errors import DialError
-from dial.references._reweighting import read_number, reweight
+from dial.references._reweighting import reweight
+from dial.references._variants import read_number
 from dial.references.interface import Reference, Statistics
 
 STEPS = 8
@@ -47,4 +48,7 @@ def create(*, variant: str | None = None, eps: float = 1e-5) -> Student:
     Raises:
         DialError: degrees of freedom that are no number of 1 or more.
     """
-    return Student(eps=eps) if variant is None else Student(read_number("student", variant), eps)
+    if variant is None:
+        return Student(eps=eps)
+    about = "V with V, the degrees of freedom, of 1 or more"
+    return Student(read_number("student", variant, about=about, example="4"), eps)
