@@ -45,7 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         measure_build(paths, Path(folder))
         both = prepare(domains[:2], resize=SIZE.resize, cache_dir=folder, quiet=True)
-        source, target = require_every_class(both[0]), both[1]
+        (source,), target = require_every_class(both[:1]), both[1]
         batches = Batches(
             source.pixels, source.labels, target.pixels, preprocessing=SIZE, batch_size="32+16"
         )

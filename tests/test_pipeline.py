@@ -293,7 +293,7 @@ def test_collapse_is_reported_with_figures(capsys: pytest.CaptureFixture[str]) -
     logits = torch.zeros(100, 10)
     logits[:, 3] = 1
     process: Any = SimpleNamespace(reporter=Reporter(quiet=False, title=""))
-    Process._warn_of_collapse(process, logits)
+    Process._warn_of_collapse(process, logits, "")
     assert "collapsed into 1 of 10 classes, 100% of them into one" in capsys.readouterr().err
 
 

@@ -40,9 +40,11 @@ def train(name: str, task: Task) -> nn.Module:
             fabric=Fabric(accelerator="cpu", devices=1),
             checkpoint=Path(folder) / "last.ckpt",
             on_step=task.tick,
+            on_refresh=lambda trainee: method.refresh(trainee, images, first),
         )
     method.finish(trainee, images)
-    candidates = [*filter(None, [first]), *method.candidates(trainee, images, first)]
+    later = method.candidates(trainee, images, first.get(images.domain))
+    candidates = [*first.values(), *later]
     if not candidates:
         return method.predictor(trainee, images)
     return choose(candidates, labels)[0].network

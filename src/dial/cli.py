@@ -27,8 +27,25 @@ app.add_typer(list_app, name="list")
 
 SOURCE = "Labelled images: class folders, an image list, or a known domain like office31:amazon."
 TARGET = "Images to adapt to: any folder of images, an image list, or a known domain."
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE, show_default=False)]
-Target = Annotated[str, typer.Argument(metavar="TARGET", help=TARGET, show_default=False)]
+Domains = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SOURCE... TARGET", help=f"{SOURCE} The last one: {TARGET}", show_default=False
+    ),
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        metavar="TARGET",
+        help="Images to adapt to, for each of several targets; then all arguments are sources.",
+        show_default=False,
+    ),
+]
+OfTarget = Annotated[
+    str | None,
+    typer.Option("--target", help="One of the run's targets, if it has several."),
+]
 Data = Annotated[
     Path | None, typer.Option(help="Folder that holds the known data sets.", show_default=False)
 ]
@@ -57,6 +74,14 @@ RunFolder = Annotated[
 ]
 
 
+def _sides(domains: list[str] | None, targets: list[str] | None) -> tuple[Any, Any]:
+    """Returns sources and targets: without --target the last domain is the target, as in `cp`."""
+    if targets:
+        return domains or None, targets
+    domains = domains or []
+    return domains[:-1] or domains or None, domains[1:][-1:] or None
+
+
 def _version(asked: bool) -> None:
     if asked:
         typer.echo(f"dial {dial.__version__}")
@@ -74,23 +99,28 @@ def options(
 
 @app.command("check")
 def check_command(
-    source: Source,
-    target: Target,
+    domains: Domains = None,
     *,
+    target: Targets = None,
     data: Data = None,
     unlabelled: Unlabelled = False,
     skip_bad: SkipBad = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look at both domains before training: counts, sizes, bad files, duplicates, classes."""
+    """Look at all domains before training: counts, sizes, bad files, duplicates, classes."""
     from dial.data.check import check
     from dial.data.check_page import print_check
     from dial.data.datasets import open_domain
 
+    sources, targets = _sides(domains, target)
+    if not sources or not targets:
+        raise DialError(
+            wanted="a source and a target", got="one of them", fix="dial check SOURCE TARGET"
+        )
     report = check(
-        open_domain(source, data=data),
-        open_domain(target, data=data, unlabelled=unlabelled),
+        [open_domain(source, data=data) for source in sources],
+        [open_domain(each, data=data, unlabelled=unlabelled) for each in targets],
         skip_bad=skip_bad,
         quiet=quiet,
     )
@@ -127,13 +157,9 @@ def demo_command(
     *options_of(EXECUTION.values(), "Execution"),
 )
 def adapt_command(
-    source: Annotated[
-        str | None, typer.Argument(metavar="SOURCE", help=SOURCE, show_default=False)
-    ] = None,
-    target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help=TARGET, show_default=False)
-    ] = None,
+    domains: Domains = None,
     *,
+    target: Targets = None,
     out: Annotated[Path, typer.Option(help="The run's folder.", show_default=False)],
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     preset: Preset = None,
@@ -167,6 +193,7 @@ def adapt_command(
 ) -> None:
     """Train a classifier on SOURCE that works on TARGET.
 
+    Several sources come before the target; several targets are named with --target each.
     Defaults are those for photographs; a preset or the data may change them.
     """
     from dial.pipeline import adapt
@@ -174,11 +201,12 @@ def adapt_command(
     from dial.training.launch import keep_memory
 
     options = texts(options) | assignments_of(assignments)
+    sources, targets = _sides(domains, target)
     try:
         with keep_memory():
             run = adapt(
-                source,
-                target,
+                sources,
+                targets,
                 out=out,
                 resume=resume,
                 preset=preset,
@@ -205,6 +233,7 @@ def predict_command(
         typer.Argument(metavar="IMAGES...", help="Files, folders, image lists or known domains."),
     ],
     *,
+    target: OfTarget = None,
     out: Annotated[
         Path | None, typer.Option(help="A CSV file; standard output by default.")
     ] = None,
@@ -227,7 +256,7 @@ def predict_command(
             got="--json without --out",
             fix="add --out FILE.csv",
         )
-    predictions = predict(load(run), images, data=data, device=device, quiet=quiet)
+    predictions = predict(load(run, target=target), images, data=data, device=device, quiet=quiet)
     count = write_csv(predictions, out, top=top)
     if predictions.bad:
         typer.echo(f"dial: {len(predictions.bad)} files could not be read:", err=True)
@@ -246,6 +275,7 @@ def evaluate_command(
         str, typer.Argument(metavar="LABELLED", help="Images with labels, as SOURCE of `adapt`.")
     ],
     *,
+    target: OfTarget = None,
     data: Data = None,
     device: Device = "auto",
     skip_bad: SkipBad = False,
@@ -257,7 +287,8 @@ def evaluate_command(
     from dial.deployment.prediction import evaluate
     from dial.deployment.runs import load
 
-    scores = evaluate(load(run), labelled, data=data, device=device, skip_bad=skip_bad, quiet=quiet)
+    finished = load(run, target=target)
+    scores = evaluate(finished, labelled, data=data, device=device, skip_bad=skip_bad, quiet=quiet)
     if as_json:
         typer.echo(json.dumps(scores.to_dict(), indent=2))
         return
@@ -279,6 +310,7 @@ def export_command(
         Path, typer.Argument(metavar="FILE", help="FILE.onnx, FILE.pt2 or FILE.safetensors.")
     ],
     *,
+    target: OfTarget = None,
     images: Annotated[
         list[str] | None,
         typer.Option(help="Images to compare on; some of the target's by default."),
@@ -290,7 +322,7 @@ def export_command(
     from dial.deployment.export import export
     from dial.deployment.runs import load
 
-    done = export(load(run), file, images=images, data=data)
+    done = export(load(run, target=target), file, images=images, data=data)
     if as_json:
         typer.echo(json.dumps(done._asdict() | {"file": str(file)}, indent=2))
         return
@@ -305,6 +337,7 @@ def export_command(
 def report_command(
     run: RunFolder,
     *,
+    target: OfTarget = None,
     out: Annotated[
         Path | None, typer.Option(help="The page; report.html in the run's folder by default.")
     ] = None,
@@ -314,9 +347,10 @@ def report_command(
     ] = None,
 ) -> None:
     """Write one self-contained HTML page about a run."""
+    from dial.deployment.runs import locate
     from dial.reporting.report import report
 
-    typer.echo(report(run, out=out, baseline=baseline))
+    typer.echo(report(locate(run, target), out=out, baseline=baseline))
 
 
 def _add_list(kind: str, about: str, *, package: str = "dial") -> None:
@@ -376,7 +410,8 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="office31, office31-ablation, digits or digits-ablation."
+            metavar="NAME",
+            help="office31, office31-ablation, office31-multi, digits or digits-ablation.",
         ),
     ],
     *,

@@ -75,22 +75,25 @@ class Reporter(_Display):
                 words.append(f"{name} {value:.4g}")
         self.say("  ".join(words))
 
-    def first(self, accuracy: float | None, *, seconds: float) -> None:
-        """Print what there is before any training."""
+    def first(self, accuracy: float | None, *, seconds: float, target: str = "") -> None:
+        """Print what there is before any training; `target` names one of several."""
+        name = f"{target}: " if target else ""
         score = "" if accuracy is None or not self._scores else f": target accuracy {accuracy:.1%}"
-        self.say(f"without training, after {seconds:.0f} s{score}; training goes on from there")
+        text = f"without training, after {seconds:.0f} s{score}; training goes on from there"
+        self.say(name + text)
 
-    def candidates(self, figures: dict[str, Any]) -> None:
+    def candidates(self, figures: dict[str, Any], *, target: str = "") -> None:
         """Print the scores of predictors and which of them was chosen."""
+        name = f"{target}: " if target else ""
         for candidate in figures["candidates"]:
-            words = [f"candidate {candidate['name']}", f"score {candidate['score']:.4f}"]
+            words = [f"{name}candidate {candidate['name']}", f"score {candidate['score']:.4f}"]
             if self._scores and candidate["target_accuracy"] is not None:
                 words.append(f"target accuracy {candidate['target_accuracy']:.1%}")
             words += ["chosen"] if candidate["name"] == figures["predictor"] else []
             self.say("  ".join(words))
         if figures["absent_classes"]:
             names = ", ".join(figures["absent_classes"])
-            self.say(f"the target seems to have no images of: {names}")
+            self.say(f"{name}the target seems to have no images of: {names}")
 
     def warn(self, message: str) -> None:
         """Print a warning, unless it was printed before."""

@@ -4,12 +4,12 @@ import copy
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -19,16 +19,16 @@ from dial import backbones, files, methods
 from dial.backbones import Backbone
 from dial.console import Reporter
 from dial.data.batches import Batches
-from dial.data.datasets import open_pair
-from dial.data.domain import Domain, LabelledDomain
+from dial.data.domain import Domain
 from dial.data.holdout import hold_out, sample
-from dial.data.prepare import prepare_pair
+from dial.data.prepare import PreparedSource, prepare_domains
 from dial.data.transforms import Preprocessing
 from dial.deployment import model as models
 from dial.deployment import runs
-from dial.deployment.runs import Run
+from dial.deployment.runs import Run, TargetRuns
 from dial.errors import DialError
-from dial.methods import Candidate, Images, Method, Trainee
+from dial.layers import use_domain_if_any
+from dial.methods import ByDomain, Candidate, Images, Method, Trainee
 from dial.reporting import record
 from dial.reporting.report import report
 from dial.selection import accuracy, choice, outputs, tuning
@@ -39,16 +39,34 @@ from dial.training import budget as budgets
 from dial.training import engine, run_folder
 from dial.training.budget import FITTED, WATCHED
 from dial.training.engine import Progress
+from dial.training.job import Job, Place, listed, open_job
 from dial.training.launch import Execution, launch
 from dial.training.settings import PHOTOGRAPHS, Settings, choose, name_of, preset_for
 
 _SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
 _SAMPLES = 16  # target images that are kept to try exported networks on
+_SHARED = "method", "backbone", "reference", "source", "seed", "epochs", "steps", "seconds"
 
 
+@overload
 def adapt(
-    source: str | os.PathLike[str] | Domain | None = None,
-    target: str | os.PathLike[str] | Domain | None = None,
+    source: Place | Sequence[Place] | None = ...,
+    target: Place | None = ...,
+    *,
+    out: str | os.PathLike[str],
+    **options: Any,
+) -> Run: ...
+@overload
+def adapt(
+    source: Place | Sequence[Place],
+    target: list[Place] | list[str] | tuple[Place, ...],
+    *,
+    out: str | os.PathLike[str],
+    **options: Any,
+) -> TargetRuns: ...
+def adapt(
+    source: Place | Sequence[Place] | None = None,
+    target: Place | Sequence[Place] | None = None,
     *,
     out: str | os.PathLike[str],
     resume: bool = False,
@@ -60,13 +78,15 @@ def adapt(
     unlabelled: bool | None = None,
     minutes: float | None = None,
     **options: Any,
-) -> Run:
+) -> Run | TargetRuns:
     """Train a classifier on the source that works on the target.
 
     Args:
-        source: class folders, an image list, a known domain like `office31:amazon`, or a `Domain`.
+        source: class folders, an image list, a known domain like `office31:amazon`, or a `Domain`;
+            or a list of several, each of which is a domain with its own statistics.
         target: any folder of images, an image list, a known domain, or a `Domain`. Its labels, if
-            it has any, are used for scoring alone.
+            it has any, are used for scoring alone. A list of several gives one network, with a
+            predictor for each in a folder of its own.
         out: the run's folder.
         resume: resume the run in `out`, or return it if it is finished.
         preset: the settings to start from; by default they follow the backbone and the data.
@@ -84,29 +104,36 @@ def adapt(
             `method` and `backbone` also take objects: a `Method`, a `Backbone` or a network.
 
     Returns:
-        The finished run.
+        The finished run; of several targets a mapping from their names to their runs.
 
     Raises:
         DialError: something is wrong with the images, the settings or the run's folder.
     """
-    inputs = {"source": source, "target": target, "data": data, "unlabelled": unlabelled}
+    inputs: dict[str, Any] = {"source": listed(source), "target": listed(target), "data": data}
+    inputs["unlabelled"] = unlabelled
     base: Settings | None = None
     if config is not None:
         base, recorded, executed = run_folder.replay(config)
         inputs, options = inputs | recorded | _given(inputs), executed | _given(options)
     execution, options = _split(options)
-    job = _open(inputs, execution)
-    settings = choose(base or preset or _preset_for(job.source, options), options)
+    job = open_job(inputs, execution)
+    settings = choose(base or preset or _preset_for(job.sources[0], options), options)
     folder, train = Path(out), partial(_run, job)
     if minutes is not None:
         settings = _fit_into(minutes, settings, options, job, folder)
     search = tuning.plan(settings, tune=tune, validator=validator)
     if search is None:
         return train(settings, folder, resume=resume)
+    if len(job.targets) > 1:
+        raise DialError(
+            wanted=f"one target to choose {search.field} for",
+            got=f"{len(job.targets)} targets",
+            fix="tune on one of them, and pass the value that it chooses",
+        )
     tuning.tune(
         search,
         folder,
-        (job.source, job.target),
+        job.domains,
         train=train,
         resume=resume,
         prune=execution.devices == 1,
@@ -114,16 +141,6 @@ def adapt(
     )
     _write_page(folder, execution)
     return runs.load(folder)
-
-
-@dataclass(frozen=True)
-class Job:
-    """What all runs of one call share: the domains, what they were opened from, the execution."""
-
-    source: LabelledDomain
-    target: Domain
-    inputs: dict[str, Any]
-    execution: Execution
 
 
 @dataclass(frozen=True)
@@ -149,38 +166,15 @@ def _split(options: dict[str, Any]) -> tuple[Execution, dict[str, Any]]:
     return execution, {key: value for key, value in options.items() if key not in names}
 
 
-def _open(inputs: dict[str, Any], execution: Execution) -> Job:
-    """Open both domains; no image is read yet."""
-    source, target = inputs["source"], inputs["target"]
-    if source is None or target is None:
-        raise DialError(
-            wanted="a source and a target",
-            got="none" if source is None else f"{source} alone",
-            fix="name both, or repeat a run with --config RUN/config.json",
-        )
-    unlabelled = bool(inputs["unlabelled"])
-    domains = open_pair(source, target, data=inputs["data"], unlabelled=unlabelled)
-    places = {name: _absolute(inputs[name]) for name in ("source", "target", "data")}
-    return Job(*domains, places | {"unlabelled": unlabelled}, execution)
-
-
 def _fit_into(
     minutes: float, settings: Settings, options: dict[str, Any], job: Job, folder: Path
 ) -> Settings:
     """Returns the settings of a plan that fits into the time; says what it is."""
     if run_folder.holds_run(folder):  # the plan that it began with
         return run_folder.replay(folder / "config.json")[0]
-    budget = budgets.fit(settings, options, (job.source, job.target), minutes=minutes)
+    budget = budgets.fit(settings, options, job.domains, minutes=minutes)
     Reporter(quiet=job.execution.quiet, title="").say(f"in {minutes:g} min: {budget}")
     return budget.settings
-
-
-def _absolute(place: Any) -> str | None:
-    """Returns a path that holds from any folder, a known domain's name as it is."""
-    if place is None or isinstance(place, Domain):
-        return None
-    path = Path(place).expanduser()
-    return str(path.resolve()) if path.exists() else os.fspath(place)
 
 
 def _preset_for(source: Domain, options: dict[str, Any]) -> str:
@@ -190,17 +184,17 @@ def _preset_for(source: Domain, options: dict[str, Any]) -> str:
 
 def _run(
     job: Job, settings: Settings, folder: Path, *, resume: bool, attempt: Attempt | None = None
-) -> Run:
+) -> Run | TargetRuns:
     """One run: its folder is begun, one process or several do the work, the result is loaded."""
+    job = job.merged() if settings.merge_sources else job
     method = methods.create(settings.method, settings.options)  # mistakes show before reading
     network = None if isinstance(settings.backbone, str) else settings.backbone
-    domains = job.source, job.target
-    if run_folder.is_finished(folder, run_folder.describe(settings, domains), resume=resume):
-        return runs.load(folder, backbone=network)
+    if run_folder.is_finished(folder, run_folder.describe(settings, job.domains), resume=resume):
+        return runs.load_all(folder, backbone=network)
     torch.manual_seed(settings.seed)
     backbone = backbones.create(
         settings.backbone,
-        num_classes=len(job.source.labels.classes),
+        num_classes=len(job.sources[0].labels.classes),
         weights=settings.weights,
         align_logits=settings.align_logits,
         frozen=settings.frozen,
@@ -208,15 +202,17 @@ def _run(
     if not run_folder.holds_run(folder):
         config = run_folder.describe(
             settings.resolve(method, backbone),
-            domains,
+            job.domains,
             automatic=run_folder.left_to_backbone(settings),
             input=job.inputs,
             execution=asdict(job.execution),
         )
         files.write_json(folder / "config.json", config)
+    sources, targets = job.names()
+    backbone = replace(backbone, sources=sources, targets=targets)
     plan = Plan(job, settings, method, backbone, torch.get_rng_state())
     launch(_process, plan, folder, attempt, resume=resume, execution=job.execution)
-    return runs.load(folder, backbone=network)
+    return runs.load_all(folder, backbone=network)
 
 
 def _process(
@@ -228,10 +224,15 @@ def _process(
         plan = replace(plan, backbone=copy.deepcopy(plan.backbone))
     process = Process(fabric, plan, folder, attempt)
     trainee, progress = process.train(resume=resume)
-    if fabric.is_global_zero:
-        predictor, unadapted, chosen = process.finish(trainee)
-        outputs, figures = process.judge(predictor, unadapted)
-        process.write(predictor, outputs, progress, figures | chosen)
+    if not fabric.is_global_zero:
+        return
+    results = {}
+    for images in process.images:
+        predictor, unadapted, chosen = process.finish(trainee, images)
+        outputs, figures = process.judge(images, predictor, unadapted)
+        result = process.write(images, predictor, outputs, progress, figures | chosen)
+        results[images.domain] = result
+    process.conclude(results, progress)
 
 
 class Process:
@@ -241,27 +242,28 @@ class Process:
         self.fabric, self.folder, self.attempt = fabric, folder, attempt
         self.settings, self.method, self.backbone = plan.settings, plan.method, plan.backbone
         self.execution = plan.job.execution
-        pair = f"{plan.job.source.name} -> {plan.job.target.name}"
+        sides = (" + ".join(domain.name for domain in side) for side in plan.job.domains)
+        pair = " -> ".join(sides)
         self.reporter = Reporter(
             quiet=self.execution.quiet or not fabric.is_global_zero,
             title=attempt.title if attempt else f"{name_of(self.settings.method)}: {pair}",
             scores=attempt is None,
         )
         self.images = self._prepare(plan.job)
-        self.first: Candidate | None = None
-        """The predictor that is finished before any training, if the method has one."""
+        """For each target, what sends its images and the sources' through a network."""
+        self.first: dict[str, Candidate] = {}
+        """The predictors that are finished before any training, if the method has any."""
         self.began = 0.0
         """Seconds until then."""
         # A cell of a benchmark, without a page and a held-out source, is judged by labels alone.
         self.is_judged = self.execution.report or self.settings.holdout > 0
 
-    def _prepare(self, job: Job) -> Observer:
-        """Read all images, and hold a part of the source out of training."""
+    def _prepare(self, job: Job) -> list[Observer]:
+        """Read all images, and hold a part of each source out of training."""
         preprocessing = Preprocessing.for_network(self.backbone, self.settings.image_size)
         with self.fabric.rank_zero_first():  # the others find the cache built
-            source, target = prepare_pair(
-                job.source,
-                job.target,
+            prepared, targets = prepare_domains(
+                *job.domains,
                 resize=preprocessing.resize,
                 channels=preprocessing.channels,
                 skip_bad=self.execution.skip_bad,
@@ -269,18 +271,25 @@ class Process:
                 use_cache=self.execution.use_cache,
                 quiet=self.reporter.quiet,
             )
-        source, held_out = hold_out(source, self.settings.holdout, seed=self.settings.seed)
+        sources: dict[str, PreparedSource] = {}
+        held_out: dict[str, PreparedSource] = {}
+        for name, whole in zip(self.backbone.sources, prepared, strict=True):
+            sources[name], rest = hold_out(whole, self.settings.holdout, seed=self.settings.seed)
+            held_out |= {} if rest is None else {name: rest}
         classifier, quiet = self.backbone.classifier, self.reporter.quiet
-        return Observer(source, held_out, target, preprocessing, classifier, quiet)
+        return [
+            Observer(sources, held_out, name, target, preprocessing, classifier, quiet)
+            for name, target in zip(self.backbone.targets, targets, strict=True)
+        ]
 
     def train(self, *, resume: bool) -> tuple[Trainee, Progress]:
         """Train to the last step, from the start or from the checkpoint."""
-        source, target = self.images.source, self.images.target
+        sources, targets = self._sources(), [images.target for images in self.images]
         batches = Batches(
-            source.pixels,
-            source.labels,
-            target.pixels if self.method.needs_target else None,
-            preprocessing=self.images.preprocessing,
+            [source.pixels for source in sources.values()],
+            [source.labels for source in sources.values()],
+            [target.pixels for target in targets] if self.method.needs_target else None,
+            preprocessing=self.images[0].preprocessing,
             batch_size=self.settings.batch_size,
             seed=self.settings.seed,
             rank=self.fabric.global_rank,
@@ -307,132 +316,177 @@ class Process:
             )
         return trainee, progress
 
+    def _sources(self) -> Mapping[str, PreparedSource]:
+        return self.images[0].sources
+
     def _begin(self, trainee: Trainee) -> None:
         """Let the method initialize the classifier, and show what is finished already."""
         started = time.perf_counter()
-        self.first = self.method.begin(trainee, self._some())
+        self.first = self.method.begin(trainee, self._some(self.images))
         self.began = time.perf_counter() - started
-        if self.first is not None and self.method.trains:
-            self.reporter.first(self._score(self.first), seconds=self.began)
+        if self.first and self.method.trains:
+            for images in self.images:
+                score = self._score(images, self.first[images.domain])
+                self.reporter.first(score, seconds=self.began, target=self._name(images))
 
-    def _score(self, candidate: Candidate) -> float | None:
+    def _name(self, images: Observer) -> str:
+        """Returns the target's name where there are several, for messages."""
+        return images.domain if len(self.images) > 1 else ""
+
+    def _score(self, images: Observer, candidate: Candidate) -> float | None:
         """Returns the accuracy on the target images that a candidate has logits of."""
-        target = self.images.target
+        target = images.target
         if target.labels is None:
             return None
         rows = target.pixels.order[: len(candidate.logits)]
         return _accuracy(candidate.logits, target.labels.indices[rows])
 
     def _refresh(self, trainee: Trainee) -> None:
-        self.method.refresh(trainee, self._some(quiet=True), self.first)
+        self.method.refresh(trainee, self._some(self.images, quiet=True), self.first)
 
-    def _some(self, *, quiet: bool = False) -> Images:
-        """Returns a fair sample of both domains, to fit classifiers to."""
-        some = sample(self.images.source, FITTED[0])
-        images = self.images.batches(some, quiet=quiet)
-        labels = torch.from_numpy(some.labels.indices[images.rows])
+    def _some(self, observers: Sequence[Observer], *, quiet: bool = False) -> Images:
+        """Returns a fair sample of the sources and of some targets, to fit classifiers to."""
+        sources, most = self._sources(), FITTED[0] // len(self._sources())
+        some = {name: sample(source, most) for name, source in sources.items()}
+        return self._images(some, observers, FITTED[1], quiet=quiet)
+
+    def _images(
+        self,
+        sources: Mapping[str, PreparedSource],
+        observers: Sequence[Observer],
+        most: int | None = None,
+        *,
+        quiet: bool = False,
+    ) -> Images:
+        """Returns images of the sources and at most so many of each target."""
+        read = partial(self.images[0].batches, quiet=quiet)
+        batches = {name: read(source) for name, source in sources.items()}
+        labels = [sources[name].labels.indices[images.rows] for name, images in batches.items()]
+        sizes = [len(images.target.pixels) for images in self.images]
+        starts = np.cumsum([0, *sizes])[:-1].tolist()
         return Images(
-            images, labels, self.images.batches(self.images.target, FITTED[1], quiet=quiet)
+            ByDomain(batches),
+            torch.from_numpy(np.concatenate(labels)),
+            ByDomain({each.domain: read(each.target, most) for each in observers}),
+            dict(zip(self.backbone.targets, starts, strict=True)),
         )
 
     def _end_epoch(self, trainee: Trainee, metrics: dict[str, Any]) -> None:
         """Score and report an epoch; a trial that is far behind others is stopped here."""
-        target, classes = self.images.target, self.images.source.labels.classes
-        watched = max(WATCHED, accuracy.PREDICTIONS_PER_CLASS * len(classes))
-        images = self.images.batches(target, watched, quiet=True)
-        logits = models.predict(trainee.network, images)
-        metrics["target_classes_predicted"] = len(logits.argmax(1).unique())
-        if target.labels is not None:
-            metrics["target_accuracy"] = _accuracy(logits, target.labels.indices[images.rows])
-        if metrics["step"] >= _SETTLED:
-            self._warn_of_collapse(logits)
+        watched = max(WATCHED, accuracy.PREDICTIONS_PER_CLASS * self.backbone.num_classes)
+        scores = {}
+        for observer in self.images:
+            target, name = observer.target, self._name(observer)
+            images = observer.batches(target, watched, quiet=True)
+            with use_domain_if_any(trainee.network, observer.domain):
+                logits = models.predict(trainee.network, images)
+            suffix = f"_{name}" if name else ""
+            metrics[f"target_classes_predicted{suffix}"] = len(logits.argmax(1).unique())
+            if target.labels is not None:
+                scores[suffix] = _accuracy(logits, target.labels.indices[images.rows])
+            if metrics["step"] >= _SETTLED:
+                self._warn_of_collapse(logits, name)
+        metrics |= {f"target_accuracy{suffix}": score for suffix, score in scores.items()}
+        if scores and "" not in scores:
+            metrics["target_accuracy"] = float(np.mean([*scores.values()]))
         self.reporter.epoch(metrics)
         if self.attempt is not None and self.attempt.judge is not None:
-            look = partial(self.images.midway, trainee.network)
+            look = partial(self.images[0].midway, trainee.network)
             self.attempt.judge(metrics["epoch"], look)
 
-    def finish(self, trainee: Trainee) -> tuple[nn.Module, nn.Module | None, dict[str, Any]]:
-        """Returns the target's predictor, the one without adaptation, and how it was chosen.
+    def finish(
+        self, trainee: Trainee, images: Observer
+    ) -> tuple[nn.Module, nn.Module | None, dict[str, Any]]:
+        """Returns a target's predictor, the one without adaptation, and how it was chosen.
 
         The second is there only where the run is judged and the method has one.
         """
-        source, target, unadapted = self.images.source, self.images.target, None
+        sources, unadapted = self._sources(), None
         if self.is_judged:
             with self._optional("network without adaptation"):
-                unadapted = self.method.unadapted(trainee, self.images.batches(source, SAMPLE))
-        labelled = self.images.batches(source)
-        labels = torch.from_numpy(source.labels.indices[labelled.rows])
-        every, some = Images(labelled, labels, self.images.batches(target)), self._some()
+                most = SAMPLE // len(sources)
+                few = {name: images.batches(source, most) for name, source in sources.items()}
+                unadapted = self.method.unadapted(trainee, ByDomain(few))
+        every, some = self._images(sources, [images]), self._some([images])
         self.method.finish(trainee, every)
-        candidates = self.method.candidates(trainee, some, self.first)
-        if self.first is not None:
-            candidates = [self.first, *candidates]
+        first = self.first.get(images.domain)
+        candidates = self.method.candidates(trainee, some, first)
+        if first is not None:
+            candidates = [first, *candidates]
         if not candidates:
             return self.method.predictor(trainee, every), unadapted, {}
         chosen, scores = choice.choose(candidates, some.source_labels)
+        classes = self._classes()
         figures = {
             "predictor": chosen.name,
             "candidates": [
-                {"name": each.name, "score": score, "target_accuracy": self._score(each)}
+                {"name": each.name, "score": score, "target_accuracy": self._score(images, each)}
                 for each, score in zip(candidates, scores, strict=True)
             ],
-            "absent_classes": [source.labels.classes[label] for label in chosen.absent],
+            "absent_classes": [classes[label] for label in chosen.absent],
         }
-        self.reporter.candidates(figures)
+        self.reporter.candidates(figures, target=self._name(images))
         return chosen.network, unadapted, figures
 
+    def _classes(self) -> tuple[str, ...]:
+        return next(iter(self._sources().values())).labels.classes
+
     def judge(
-        self, predictor: nn.Module, unadapted: nn.Module | None
+        self, images: Observer, predictor: nn.Module, unadapted: nn.Module | None
     ) -> tuple[Outputs | None, dict[str, Any]]:
         """Returns the outputs, and what goes into result.json beside the run's description.
 
         The target's labels have a part in `target_accuracy` alone.
         """
-        target = self.images.target
+        target = images.target
         seen: Outputs | None = None
         figures: dict[str, Any] = {"estimated_accuracy": None}
         if self.is_judged:
             with self._optional("outputs to judge it by, and no report"):
-                seen = self.images.look(predictor, unadapted)
+                seen = images.look(predictor, unadapted)
                 figures |= accuracy.judge(seen.with_features(), holdout=self.settings.holdout)
         if seen is None:
-            logits = models.predict(predictor, self.images.batches(target))
+            logits = models.predict(predictor, images.batches(target))
         else:
             logits = torch.from_numpy(seen.target.logits)
         logits = logits[np.argsort(target.pixels.order)]  # row by row, as the labels are
-        self._warn_of_collapse(logits)
+        self._warn_of_collapse(logits, self._name(images))
         score = None if target.labels is None else _accuracy(logits, target.labels.indices)
         return seen, {"target_accuracy": score, "target_images": len(logits), **figures}
 
     def write(
         self,
+        images: Observer,
         predictor: nn.Module,
         seen: Outputs | None,
         progress: Progress,
         figures: dict[str, Any],
-    ) -> None:
-        """Write the model, the metrics and the page; result.json makes the run finished."""
-        source, target, folder = self.images.source, self.images.target, self.folder
-        classes = source.labels.classes
+    ) -> dict[str, Any]:
+        """Write a target's model, metrics and page; result.json makes it finished.
+
+        Of several targets each has a folder. Returns the result.
+        """
+        target, classes = images.target, self._classes()
+        folder = self.folder / self._name(images)
         if seen is not None:
             with self._optional("outputs beside it"):
                 outputs.save(folder, seen, classes=classes)
         if seen is not None and self.execution.report:
             with self._optional("evidence for a report"):
-                evidence = record.record(self.method, seen, source=source, target=target)
+                sources = [*self._sources().values()]
+                evidence = record.record(self.method, seen, sources=sources, target=target)
                 record.save(folder / record.NAME, evidence)
         network = models.plain(predictor.cpu(), self.backbone)
-        model = models.Model(network, classes, self.images.preprocessing, self.backbone.name)
+        model = models.Model(network, classes, images.preprocessing, self.backbone.name)
         models.save(folder / "model.safetensors", model)
         runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
-        lines = [json.dumps(metrics) for metrics in progress.history]
-        files.write_text(folder / "metrics.jsonl", "".join(f"{line}\n" for line in lines))
+        self._write_metrics(folder, progress)
         reference = self.method.reference_for(self.backbone)
         result = {
             "method": name_of(self.settings.method),
             "backbone": self.backbone.name,
             "reference": reference if isinstance(reference, str | None) else repr(reference),
-            "source": source.name,
+            "source": " + ".join(source.name for source in self._sources().values()),
             "target": target.name,
             "seed": self.settings.seed,
             "epochs": len(progress.history),
@@ -440,12 +494,33 @@ class Process:
             "seconds": round(self.began + progress.seconds, 3),
             **figures,
         }
+        if folder != self.folder:
+            config = run_folder.read_config(self.folder / "config.json")
+            files.write_json(folder / "config.json", config | {"target": target.name})
         files.write_json(folder / "result.json", result)
         self.reporter.finished(result, folder)
         with self._optional("report"):
             page = _write_page(folder, self.execution)
             if page is not None:
                 self.reporter.say(f"report: {page}")
+        return result
+
+    def conclude(self, results: dict[str, dict[str, Any]], progress: Progress) -> None:
+        """Write the result of several targets, which makes the run finished."""
+        if len(results) == 1:
+            return
+        first, *_ = results.values()
+        shared = {name: first[name] for name in _SHARED}
+        scores = [result["target_accuracy"] for result in results.values()]
+        mean = None if None in scores else float(np.mean(scores))
+        self._write_metrics(self.folder, progress)
+        summary = shared | {"target_accuracy": mean, "targets": results}
+        summary["target"] = " + ".join(result["target"] for result in results.values())
+        files.write_json(self.folder / "result.json", summary)
+
+    def _write_metrics(self, folder: Path, progress: Progress) -> None:
+        lines = [json.dumps(metrics) for metrics in progress.history]
+        files.write_text(folder / "metrics.jsonl", "".join(f"{line}\n" for line in lines))
 
     @contextmanager
     def _optional(self, what: str) -> Iterator[None]:
@@ -455,10 +530,10 @@ class Process:
         except Exception as error:  # noqa: BLE001 - whatever it is, the model is worth more
             self.reporter.warn(f"the run has no {what} ({type(error).__name__}: {error})")
 
-    def _warn_of_collapse(self, logits: Tensor) -> None:
+    def _warn_of_collapse(self, logits: Tensor, target: str) -> None:
         warning = accuracy.collapse(logits.argmax(1).numpy(), logits.shape[1])
         if warning:
-            self.reporter.warn(warning)
+            self.reporter.warn(f"{target}: {warning}" if target else warning)
 
 
 def _write_page(folder: Path, execution: Execution) -> Path | None:

@@ -211,3 +211,54 @@ def test_total_is_shared_in_proportion(total: int, source: int, target: int) -> 
 def test_what_is_no_batch_size(text: str) -> None:
     with pytest.raises(DialError, match=r"batch size like 32\+16.*--batch-size"):
         parse_batch_size(text, source=100, target=100)
+
+
+def test_several_domains_have_equal_parts_and_places_one_after_the_other() -> None:
+    sources, targets = [numbered(30), numbered(9)], [numbered(8), numbered(5)]
+    all_labels = [labels(30), labels(9)]
+    batches = Batches(sources, all_labels, targets, preprocessing=PLAIN, batch_size="6+2")
+    assert (len(batches), batches.batch_size) == ((30 + 9) // 6, BatchSize(6, 4))
+    counts = [Counter[int]() for _ in range(4)]
+    for batch in itertools.islice(itertools.chain(batches, batches), 12):
+        parts = [*batch.source.split(3), *batch.target.split(2)]  # type: ignore[union-attr]
+        for count, part in zip(counts, parts, strict=True):
+            count.update(rows(part))
+        # Labels number the rows of their own source, places those of both targets.
+        assert batch.labels.tolist() == rows(batch.source)
+        assert batch.places is not None
+        first, second = batch.places.split(2)
+        orders = [targets[0].order[first.numpy()], targets[1].order[second.numpy() - 8]]
+        assert [order.tolist() for order in orders] == [rows(part) for part in parts[2:]]
+    assert [count.total() for count in counts] == [36, 36, 24, 24]
+    # A small source is repeated as often as it takes, evenly.
+    assert max(counts[1].values()) - min(counts[1].values()) <= 1
+
+
+def test_the_first_domains_draw_the_same_whatever_others_there_are() -> None:
+    alone = Batches(
+        noise(21, 0), labels(21), noise(5, 1), preprocessing=RANDOM, batch_size="4+2", seed=3
+    )
+    more = Batches(
+        [noise(21, 0), noise(9, 2)],
+        [labels(21), labels(9)],
+        [noise(5, 1), noise(6, 3)],
+        preprocessing=RANDOM,
+        batch_size="8+2",
+        seed=3,
+    )
+    one, other = alone.batch(0, 3), more.batch(1, 0)  # batch 3 of both
+    assert torch.equal(one.source, other.source[:4])
+    assert torch.equal(one.target, other.target[:2])  # type: ignore[arg-type, index]
+    assert not torch.equal(other.source[:4], other.source[4:])
+
+
+def test_sources_that_get_too_few_images() -> None:
+    with pytest.raises(DialError, match=r"2 images or more of each domain.*got 1\+1\+1\+2"):
+        Batches(
+            [noise(9, 0)] * 3, [labels(9)] * 3, noise(5, 1), preprocessing=RANDOM, batch_size="4+2"
+        )
+
+
+def test_each_source_has_its_own_labels() -> None:
+    with pytest.raises(DialError, match=r"each of the 9\+8 source images, got 8\+9 labels"):
+        Batches([noise(9, 0), noise(8, 1)], [labels(8), labels(9)], preprocessing=RANDOM)

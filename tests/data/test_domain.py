@@ -15,7 +15,10 @@ from dial.data.domain import (
     LabelledDomain,
     Labels,
     as_source,
+    merge,
     scoring_labels,
+    share_classes,
+    short_names,
 )
 from dial.errors import DialError
 
@@ -122,3 +125,36 @@ def test_fingerprints_follow_the_images_and_not_where_they_lie() -> None:
     assert ImageFiles((Path("a/\udc80.png"),)).fingerprint != here
     array = ImageArray(np.zeros((7, 2, 2, 1), dtype=np.uint8), "digits:x")
     assert array.fingerprint == hashlib.blake2b(b"digits:x\n7", digest_size=16).hexdigest()
+
+
+def test_sources_that_are_merged_are_one_domain() -> None:
+    first, second = share_classes(
+        [as_source(domain("cup", "pen")), as_source(domain("pen", "ant"))]
+    )
+    whole = merge([first, second])
+    assert whole.name == "somewhere+somewhere"
+    assert len(whole.images) == 4
+    assert [whole.labels.classes[i] for i in whole.labels.indices] == ["cup", "pen", "pen", "ant"]
+    assert whole.notes[0] == "somewhere: no images of ant, which other sources have"
+    assert merge([first]) is first
+
+
+def test_arrays_are_merged_with_arrays_of_the_same_shape() -> None:
+    labels = Labels.from_names(["a", "b"])
+    small, large = (np.full((2, side, side, 1), side, np.uint8) for side in (4, 6))
+    parts = [LabelledDomain("x", ImageArray(p, "x"), labels) for p in (small, small + 1, large)]
+    joined = merge(parts[:2]).images
+    assert isinstance(joined, ImageArray)
+    assert joined.pixels[:, 0, 0, 0].tolist() == [4, 4, 5, 5]
+    with pytest.raises(DialError, match=r"domains of one kind to merge.*got an array, an array"):
+        merge([parts[0], parts[2]])
+    files = as_source(domain("a", "b"))
+    for mixed in ([files, parts[0]], [parts[0], files]):
+        with pytest.raises(DialError, match="domains of one kind to merge"):
+            merge(mixed)
+
+
+def test_short_names_are_different_and_fit_for_folders() -> None:
+    names = ["office31:dslr", "/data/dslr/", "C:\\x\\new photos", "..", "digits:mnist", "b/dslr"]
+    domains = [Domain(name, ImageFiles(())) for name in names]
+    assert short_names(domains) == ["dslr", "dslr-2", "new_photos", "domain", "mnist", "dslr-3"]

@@ -137,15 +137,15 @@ def test_embedded_images_are_brought_to_size() -> None:
 def test_a_source_needs_an_image_of_every_class(make_folder: MakeFolder, tmp_path: Path) -> None:
     root = make_folder("amazon", {"mug": 1, "pen": 2})
     whole = one(read_folder(root), tmp_path)
-    source = require_every_class(whole)
+    (source,) = require_every_class([whole])
     assert isinstance(source, PreparedSource)
     assert (source.pixels, source.labels) == (whole.pixels, whole.labels)
     with pytest.raises(DialError, match=r"source .*amazon, got images without classes"):
-        require_every_class(one(read_folder(root).unlabelled(), tmp_path))
+        require_every_class([one(read_folder(root).unlabelled(), tmp_path)])
     (root / "mug" / "000.png").write_bytes(b"")
     rest = prepare([read_folder(root)], resize=8, cache_dir=tmp_path, quiet=True, skip_bad=True)
     with pytest.raises(DialError, match=r"of every class of the source .*amazon, got none of mug"):
-        require_every_class(rest[0])
+        require_every_class(rest[:1])
 
 
 def test_a_pair_is_a_source_and_a_target_of_several_images(

@@ -39,7 +39,7 @@ def test_settings_of_dial_keep_the_contract(settings: dict[str, object]) -> None
 
 def test_there_is_no_way_to_labels_of_the_target() -> None:
     assert Batch._fields == ("source", "labels", "target", "places")
-    assert Images._fields == ("source", "source_labels", "target")
+    assert Images._fields == ("source", "source_labels", "target", "starts")
 
 
 def test_the_random_state_of_the_caller_is_kept() -> None:

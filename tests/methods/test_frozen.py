@@ -16,7 +16,7 @@ def test_the_network_keeps_all_but_its_classifier() -> None:
     method = methods.create("frozen")
     trainee = method.prepare(backbone())
     before = {name: value.clone() for name, value in trainee.network.state_dict().items()}
-    candidate = method.begin(trainee, Images(images.split(16), labels, images.split(16)))
+    candidate = method.begin(trainee, Images(images.split(16), labels, images.split(16)))["target"]
     after = candidate.network.state_dict()  # type: ignore[union-attr]
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"5.weight", "5.bias"}

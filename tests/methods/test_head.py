@@ -160,11 +160,11 @@ def test_the_head_of_a_pretrained_network_is_there_before_training() -> None:
     both = Images(images.split(16), labels, images.split(16))
     trainee: Trainee = method.prepare(replace(backbone(), pretrained=True))
     features = extract(trainee, images.split(16), "target").features
-    candidate = method.begin(trainee, both)
-    assert candidate is not None
+    first = method.begin(trainee, both)
+    candidate = first["target"]
     torch.testing.assert_close(candidate.network(images), candidate.logits, atol=1e-4, rtol=1e-4)
     assert not len(trainee.extra.labels)  # pseudo-labels wait for the first refit
-    method.refresh(trainee, both, candidate)
+    method.refresh(trainee, both, first)
     assert len(trainee.extra.labels) == len(trainee.extra.weights) == 60
     probe = LogisticRegression(C=0.1, max_iter=1000).fit(features, labels)
     weight = trainee.network[5][0].weight.detach()

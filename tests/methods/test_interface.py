@@ -85,7 +85,7 @@ def test_begin_leaves_a_random_classifier_alone() -> None:
     trainee = Own().prepare(backbone())
     before = {name: value.clone() for name, value in trainee.state_dict().items()}
     images = torch.randn(8, 3, 8, 8).split(4)
-    assert Own().begin(trainee, methods.Images(images, torch.arange(8) % 4, images)) is None
+    assert Own().begin(trainee, methods.Images(images, torch.arange(8) % 4, images)) == {}
     assert all(torch.equal(value, before[name]) for name, value in trainee.state_dict().items())
     with pytest.raises(DialError, match="start to be one of random, probe"):
         Own(start="warm")

@@ -49,7 +49,7 @@ def test_first_the_source_then_the_target_with_a_fixed_classifier() -> None:
     labels, places = torch.arange(8) % 4, torch.arange(6)
     batch = Batch(source, labels, target, places)
     assert [set(terms) for terms in method.terms(trainee, batch, 0.0)] == [{"cross_entropy"}]
-    method.refresh(trainee, Images((source,), labels, (target,)), None)
+    method.refresh(trainee, Images((source,), labels, (target,)), {})
     (terms,) = method.terms(trainee.train(), batch, 0.5)
     assert set(terms) == {"information", "pseudo_labels"}
     sum(terms.values()).backward()  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ import torch
 from dial import DialError, files, methods
 from dial.data.domain import ImageArray, ImageFiles, Labels
 from dial.data.pixels import ArrayPixels, array_digests
-from dial.data.prepare import PreparedDomain
+from dial.data.prepare import PreparedDomain, PreparedSource
 from dial.reporting import record as records
 from dial.selection.outputs import Moments
 
@@ -160,9 +160,10 @@ def test_records_are_made_from_outputs_row_by_row(tensors: bool, before: bool) -
         training=observation(generator, 12, tensors=tensors),
         held_out=None,
     )
-    source = domain(numbered(12), labels=Labels(("mug", "pen"), np.arange(12) % 3 % 2))
+    parts = domain(numbered(12), labels=Labels(("mug", "pen"), np.arange(12) % 3 % 2))
+    source = PreparedSource(*vars(parts).values())
     target = domain(numbered(20))
-    record = records.record(methods.create("dial", {}), outputs, source=source, target=target)
+    record = records.record(methods.create("dial", {}), outputs, sources=[source], target=target)
     logits = np.asarray(outputs.target.logits, np.float64)
     probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     order = target.pixels.order

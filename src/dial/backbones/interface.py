@@ -48,6 +48,10 @@ class Backbone:
     new: tuple[str, ...] = ()
     """Parts that start from random values on top of pretrained ones."""
     pretrained: bool = False
+    sources: tuple[str, ...] = ("source",)
+    """Names of the labelled domains in the DA-layers."""
+    targets: tuple[str, ...] = ("target",)
+    """Names of the domains to adapt to."""
 
     def __post_init__(self) -> None:
         modules = dict(self.network.named_modules())
@@ -95,11 +99,15 @@ class Backbone:
     def convert(
         self,
         reference: "str | Reference" = "normal",
-        domains: Sequence[str] = ("source", "target"),
+        domains: Sequence[str] | None = None,
     ) -> nn.Module:
-        """Apply `dial.convert` to the network, in place, with a DA-layer after `append_after`."""
+        """Apply `dial.convert` to the network, in place, with a DA-layer after `append_after`.
+
+        The domains are by default `sources` and `targets`.
+        """
         from dial.layers import convert  # a finished model runs without any DA-layer code
 
+        domains = domains or (*self.sources, *self.targets)
         return convert(self.network, reference, domains, append_after=self.append_after)
 
     @contextmanager

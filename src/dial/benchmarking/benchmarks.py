@@ -17,11 +17,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Task:
-    """A transfer from one domain to another."""
+    """A transfer from one domain to another, or from several, or to several."""
 
     name: str
-    source: str
-    target: str
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """All sources and targets."""
+        return self.sources + self.targets
 
     @property
     def key(self) -> str:
@@ -64,8 +69,11 @@ class Benchmark:
             return self.tasks
         aliases: dict[str, Task] = {}
         for task in self.tasks:
-            domains = (domain.partition(":")[2] for domain in (task.source, task.target))
-            aliases |= {task.key.lower(): task, "-".join(domains): task}
+            sides = (
+                "+".join(domain.partition(":")[2] for domain in side)
+                for side in (task.sources, task.targets)
+            )
+            aliases |= {task.key.lower(): task, "-".join(sides): task}
         about = f"tasks of {self.name} ({', '.join(task.key for task in self.tasks)})"
         return tuple(dict.fromkeys(_look_up(names.lower().replace("->", "-"), aliases, about)))
 
@@ -88,12 +96,19 @@ def _look_up(names: str, entries: Mapping[str, T], about: str) -> tuple[T, ...]:
 
 
 _OFFICE = {"A": "amazon", "D": "dslr", "W": "webcam"}
-_OFFICE_TASKS = tuple(
-    Task(name, f"office31:{_OFFICE[name[0]]}", f"office31:{_OFFICE[name[-1]]}") for name in TASKS
-)
+
+
+def _office(name: str) -> Task:
+    """Returns the task of a name like `A->W` or `A+D->W`."""
+    sides = [side.split("+") for side in name.split("->")]
+    sources, targets = (tuple(f"office31:{_OFFICE[letter]}" for letter in s) for s in sides)
+    return Task(name, sources, targets)
+
+
+_OFFICE_TASKS = tuple(map(_office, TASKS))
 _DIGITS_TASKS = (
-    Task("mnist->optdigits", "digits:mnist", "digits:optdigits"),
-    Task("optdigits->mnist", "digits:optdigits", "digits:mnist"),
+    Task("mnist->optdigits", ("digits:mnist",), ("digits:optdigits",)),
+    Task("optdigits->mnist", ("digits:optdigits",), ("digits:mnist",)),
 )
 
 _LABELS = {
@@ -164,6 +179,16 @@ _ALL = (
         rows=_ablation(*_REFERENCES, *_PRETRAINED),
         paper=TABLE_2,
         ablation=True,
+    ),
+    _office31(
+        "office31-multi",
+        "Office-31, several sources or several targets",
+        tasks=tuple(map(_office, ("A+D->W", "A+W->D", "D+W->A", "A->W+D", "W->A+D", "D->A+W"))),
+        rows=(
+            _METHODS["frozen"],
+            _METHODS["dial"],
+            Row("dial_merged", "DIAL, sources as one", "dial", {"merge_sources": True}),
+        ),
     ),
     _digits("digits", "Embedded digits, all methods", rows=(*_METHODS.values(),)),
     _digits(  # trained from scratch, so that Anchored would be BN once more

@@ -62,7 +62,7 @@ def command(out: Path, benchmark: Benchmark, results: Sequence[Mapping[str, Any]
         return None
     preset, settings = record["preset"], record["settings"]
     words = ["dial", "bench", benchmark.name, "--out", "DIR"]
-    if any(not task.source.startswith("digits:") for task in benchmark.tasks):
+    if any(not task.sources[0].startswith("digits:") for task in benchmark.tasks):
         words += ["--data", "DATA"]
     if preset != preset_for(settings.get("backbone"), default=benchmark.preset):
         words += ["--preset", preset]

@@ -42,7 +42,8 @@ def _read_run(folder: Path, benchmark: Benchmark, task: Task, row: Row) -> Resul
         cell = {"benchmark": benchmark.name, "task": task.key, "row": row.name}
         values = {"accuracy": run["target_accuracy"], "settings": run_folder.requested(config)}
         result = run | cell | values
-        return {key: result[key] for key in _KEYS}
+        several = {name: each["target_accuracy"] for name, each in run.get("targets", {}).items()}
+        return {key: result[key] for key in _KEYS} | ({"targets": several} if several else {})
     except (KeyError, TypeError) as error:
         wanted, fix = f"a sound run in {folder}", "remove that folder, and run the benchmark again"
         name = "result.json or config.json"

@@ -142,8 +142,8 @@ def _run(
 def _train(cell: Cell, more: dict[str, Any]) -> float:
     """Run a cell, or resume it; returns its accuracy at the last epoch."""
     run = adapt(
-        cell.task.source,
-        cell.task.target,
+        [*cell.task.sources],
+        [*cell.task.targets],
         out=cell.folder,
         preset=cell.preset,
         resume=True,
@@ -167,20 +167,22 @@ def _open(cells: Sequence[Cell], more: dict[str, Any]) -> list[float]:
     """
     execution = {key: value for key, value in more.items() if value is not None and key != "data"}
     launch(lambda _: None, execution=replace(Execution(**execution), devices=1))
-    names = dict.fromkeys(name for cell in cells for name in (cell.task.source, cell.task.target))
+    names = dict.fromkeys(name for cell in cells for name in cell.task.domains)
     domains = {name: open_domain(name, data=more["data"]) for name in names}
     settings = cells[0].settings()
-    classes = as_source(domains[cells[0].task.source]).labels.classes
+    classes = as_source(domains[cells[0].task.sources[0]]).labels.classes
     backbones.create(settings.backbone, num_classes=len(classes), weights=settings.weights)
     costs = []
     for cell in cells:
-        source, target = (len(domains[d].images) for d in (cell.task.source, cell.task.target))
+        sides = cell.task.sources, cell.task.targets
+        source, target = (sum(len(domains[name].images) for name in side) for side in sides)
         kind = adaptation_methods.kind(cell.row.method)
         images = {"source": source, "target": target if kind.needs_target else 0}
         sizes = parse_batch_size(settings.batch_size, **images)
         steps = settings.total_steps(max(1, source // sizes.source)) if kind.trains else 0
         passes = 2 * (source + target)  # before and after training
-        costs.append(steps * sum(sizes) + passes / 3)
+        trained = sizes.source + len(cell.task.targets) * sizes.target
+        costs.append(steps * trained + passes / 3)
     return costs
 
 

@@ -1,7 +1,7 @@
 """Training batches of source and target: balanced, and each a pure function of its number."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -59,13 +59,17 @@ def parse_batch_size(text: str | int, *, source: int, target: int) -> BatchSize:
 
 
 class Batch(NamedTuple):
-    """Images `(n, channels, size, size)` of each domain, and labels `(n,)` of the source only."""
+    """Images `(n, channels, size, size)` of each side, and labels `(n,)` of the source only.
+
+    Several sources, or several targets, have equal parts one after the other.
+    """
 
     source: torch.Tensor
     labels: torch.Tensor
     target: torch.Tensor | None
     places: torch.Tensor | None = None
-    """`(m,)`, the place of each target image in the order of the target's content."""
+    """`(m,)`, the place of each target image in the order of the target's content. The places of
+    a second target follow those of the first."""
 
 
 @dataclass
@@ -116,6 +120,9 @@ class Batches:
     open the next epoch, so all batches have the same size and all images are used equally often.
     A domain smaller than its sub-batch is repeated within it.
 
+    Several sources share the source's part of a batch evenly, and each of several targets has a
+    sub-batch of the target's size; an epoch has as many images as all sources together.
+
     Batch `k` depends on the seed and `k` alone. So `workers`, threads that prepare batches ahead,
     change only the time, each of `world_size` processes gets its part of the same global batch,
     and the position is two numbers. There is no argument for a target's labels.
@@ -123,9 +130,9 @@ class Batches:
 
     def __init__(
         self,
-        source: Pixels,
-        labels: Labels,
-        target: Pixels | None = None,
+        source: Pixels | Sequence[Pixels],
+        labels: Labels | Sequence[Labels],
+        target: Pixels | Sequence[Pixels] | None = None,
         *,
         preprocessing: Preprocessing,
         batch_size: str | int = "32+16",
@@ -134,21 +141,35 @@ class Batches:
         world_size: int = 1,
         workers: int = 0,
     ) -> None:
-        images = [len(source), len(target) if target is not None else 0]
-        sizes = parse_batch_size(batch_size, source=images[0], target=images[1])
-        counts = {"images": images[0], "labels": len(labels.indices)}
-        _check(sizes, **counts, seed=seed, rank=rank, world_size=world_size)
-        self.batch_size, self.workers, self.epoch, self.step = sizes, workers, 0, 0
-        self._identity = {"seed": seed, "batch_size": [*sizes], "images": images}
-        self._labels = torch.from_numpy(labels.indices[source.order])
-        self._streams = [
-            _Stream(pixels, preprocessing, (seed, domain), count, rank, world_size)
-            for domain, (pixels, count) in enumerate(zip((source, target), sizes, strict=True))
-            if pixels is not None
+        sources = [source] if isinstance(source, Pixels) else [*source]
+        targets = [target] if isinstance(target, Pixels) else [*(target or ())]
+        all_labels = [labels] if isinstance(labels, Labels) else [*labels]
+        sizes = parse_batch_size(
+            batch_size, source=sum(map(len, sources)), target=sum(map(len, targets))
+        )
+        each = sizes.source // len(sources)
+        counts = [each] * len(sources) + [sizes.target] * len(targets)
+        _check_labels(sources, all_labels)
+        _check(counts, seed=seed, rank=rank, world_size=world_size)
+        self.batch_size = BatchSize(sum(counts[: len(sources)]), sum(counts[len(sources) :]))
+        self.workers, self.epoch, self.step = workers, 0, 0
+        domains, none = [*sources, *targets], [] if targets else [0]
+        images = [len(pixels) for pixels in domains] + none
+        self._identity = {"seed": seed, "batch_size": counts + none, "images": images}
+        self._labels = [
+            torch.from_numpy(of_source.indices[pixels.order])
+            for pixels, of_source in zip(sources, all_labels, strict=True)
         ]
+        # The first source and the first target draw the same, however many others there are.
+        numbers = [0, *range(10, 9 + len(sources)), 1, *range(100, 99 + len(targets))]
+        self._streams = [
+            _Stream(pixels, preprocessing, (seed, number), count, rank, world_size)
+            for pixels, number, count in zip(domains, numbers, counts, strict=False)
+        ]
+        self._starts = np.cumsum([0, *map(len, targets)])[:-1]
 
     def __len__(self) -> int:
-        return max(1, len(self._labels) // self.batch_size.source)
+        return max(1, sum(map(len, self._labels)) // self.batch_size.source)
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in self._ahead(range(self.step, len(self))):
@@ -160,11 +181,15 @@ class Batches:
         """Returns this process's part of one batch."""
         number = epoch * len(self) + step
         parts = [stream.images(number) for stream in self._streams]
-        (source, *targets), places = zip(*parts, strict=True)
-        labels = self._labels[torch.from_numpy(places[0])]
+        sources, targets = parts[: len(self._labels)], parts[len(self._labels) :]
+        pairs = zip(self._labels, sources, strict=True)
+        labels = [of_source[torch.from_numpy(places)] for of_source, (_, places) in pairs]
+        source = _join([images for images, _ in sources])
         if not targets:
-            return Batch(source, labels, None)
-        return Batch(source, labels, targets[0], torch.from_numpy(places[1]))
+            return Batch(source, _join(labels), None)
+        shifted = zip(self._starts, targets, strict=True)
+        places = [torch.from_numpy(places + start) for start, (_, places) in shifted]
+        return Batch(source, _join(labels), _join([x for x, _ in targets]), _join(places))
 
     def _ahead(self, steps: range) -> Iterator[Batch]:
         if not self.workers:
@@ -195,26 +220,38 @@ class Batches:
         self.epoch, self.step = state["epoch"], state["step"]
 
 
-def _check(
-    sizes: BatchSize, *, images: int, labels: int, seed: int, rank: int, world_size: int
-) -> None:
-    if labels != images:
+def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat([*parts])
+
+
+def _check_labels(sources: Sequence[Pixels], labels: Sequence[Labels]) -> None:
+    images, counts = [len(pixels) for pixels in sources], [len(part.indices) for part in labels]
+    if images != counts:
         raise DialError(
-            wanted=f"a label for each of the {images} source images",
-            got=f"{labels} labels",
+            wanted=f"a label for each of the {'+'.join(map(str, images))} source images",
+            got=f"{'+'.join(map(str, counts))} labels",
             fix="pass pixels and labels of one prepared domain",
         )
+
+
+def _check(counts: Sequence[int], *, seed: int, rank: int, world_size: int) -> None:
     if seed < 0:
         raise DialError(wanted="a seed of 0 or more", got=str(seed), fix="use --seed 0, 1, 2, ...")
-    if not 0 <= rank < world_size <= min(filter(None, sizes)):
+    if min(counts) < _MIN_PER_DOMAIN:
+        raise DialError(
+            wanted=f"{_MIN_PER_DOMAIN} images or more of each domain in a batch",
+            got="+".join(map(str, counts)),
+            fix="use a larger --batch-size: all sources share its first number",
+        )
+    if not 0 <= rank < world_size <= min(counts):
         raise DialError(
             wanted="an image of each domain for every process",
-            got=f"process {rank} of {world_size}, sub-batches of {sizes}",
+            got=f"process {rank} of {world_size}, sub-batches of {'+'.join(map(str, counts))}",
             fix="use larger batches or fewer processes",
         )
-    if sizes.source % world_size or sizes.target % world_size:
+    if any(count % world_size for count in counts):
         raise DialError(
             wanted=f"sub-batches that {world_size} processes share evenly",
-            got=f"{sizes.source}+{sizes.target}",
+            got="+".join(map(str, counts)),
             fix="choose a --batch-size of multiples of the number of processes",
         )

@@ -12,27 +12,30 @@ from dial.data.domain import abbreviate
 
 _MOST_GROUPS = 5
 _MOST_SIZES = 3
+_PAIR = 2
 
 
 def print_check(report: CheckReport, *, console: Console | None = None) -> None:
-    """Print a summary of both domains, the counts per class, and notes."""
+    """Print a summary of all domains, the counts per class, and notes."""
     console = console or Console()
     console.print(_summary(report, console))
-    if report.source.classes or report.target.classes:
+    if any(domain.classes for domain in report.domains.values()):
         console.print(_classes(report, console))
-    for role, domain in (("source", report.source), ("target", report.target)):
+    for role, domain in report.domains.items():
         for note in domain.notes:
             _line(console, f"note: {role}: {note}", style="yellow")
         _groups(console, domain.mislabelled, f"{role}: the same image in different classes")
         _groups(console, domain.duplicates, f"{role}: the same image more than once")
-    _groups(console, report.shared, "the same image in both domains")
+    several = "both domains" if len(report.domains) == _PAIR else "several domains"
+    _groups(console, report.shared, f"the same image in {several}")
     if report.ok:
         _line(console, "ok: training can begin", style="green")
 
 
 def _summary(report: CheckReport, console: Console) -> Table:
-    table = _table(console, "domains", "", "source", "target")
-    domains = report.source, report.target
+    table = _table(console, "domains", "", *report.domains)
+    domains = [*report.domains.values()]
+    shared = "in both" if len(domains) == _PAIR else "in several"
     rows = {
         "name": [domain.name for domain in domains],
         "images": [f"{domain.images:,}" for domain in domains],
@@ -40,7 +43,7 @@ def _summary(report: CheckReport, console: Console) -> Table:
         "image sizes": [_sizes(domain) for domain in domains],
         "bad files": [f"{len(domain.bad):,}" for domain in domains],
         "duplicates": [_copies(domain.duplicates) for domain in domains],
-        "in both": [_copies(report.shared) if report.shared else "none", ""],
+        shared: [_copies(report.shared), *[""] * (len(domains) - 1)],
     }
     for name, values in rows.items():
         style = "red" if name == "bad files" and any(d.bad for d in domains) else ""
@@ -50,17 +53,17 @@ def _summary(report: CheckReport, console: Console) -> Table:
 
 def _classes(report: CheckReport, console: Console) -> Table:
     """Images per class and domain; a domain without labels has dashes."""
-    source, target = (domain.classes for domain in (report.source, report.target))
     table = _table(console, "images per class", "class")
-    table.add_column("source", justify="right")
-    table.add_column("target", justify="right")
-    for name in sorted({**(source or {}), **(target or {})}):
-        extra = source is not None and name not in source
+    columns = [domain.classes for domain in report.domains.values()]
+    known = {name for domain in report.sources for name in domain.classes or ()}
+    for role in report.domains:
+        table.add_column(role, justify="right")
+    for name in sorted({name for counts in columns for name in counts or ()}):
+        extra = bool(known) and name not in known
         text = f"{name} (not in the source)" if extra else name
-        counts = (_count(domain, name) for domain in (source, target))
-        table.add_row(Text(text), *counts, style="red" if extra else "")
-    total = [_count(counts and {"": sum(counts.values())}, "") for counts in (source, target)]
+        table.add_row(Text(text), *(_count(c, name) for c in columns), style="red" if extra else "")
     table.add_section()
+    total = [_count(counts and {"": sum(counts.values())}, "") for counts in columns]
     table.add_row("all", *total, style="bold")
     return table
 

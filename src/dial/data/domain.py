@@ -1,7 +1,9 @@
 """A domain before its images are read: its images and, beside them, their labels."""
 
 import hashlib
+import itertools
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +51,13 @@ class ImageFiles:
         """Returns the images of these rows."""
         return ImageFiles(tuple(self.paths[row] for row in rows))
 
+    def join(self, others: Sequence["Images"]) -> "ImageFiles":
+        """Returns these images and then the others', which must be files too."""
+        paths = [each.paths for each in others if isinstance(each, ImageFiles)]
+        if len(paths) < len(others):
+            raise _unlike(self, others)
+        return ImageFiles(self.paths + tuple(path for part in paths for path in part))
+
     def distinct(self) -> "ImageFiles":
         """Returns each file once; a list may name one twice."""
         return ImageFiles(tuple(dict.fromkeys(self.paths)))
@@ -95,6 +104,13 @@ class ImageArray:
         """Returns the images of these rows."""
         return ImageArray(self.pixels[np.fromiter(rows, dtype=np.int64)], self.name)
 
+    def join(self, others: Sequence["Images"]) -> "ImageArray":
+        """Returns these images and then the others', which must be arrays of the same shape."""
+        arrays = [each.pixels for each in others if isinstance(each, ImageArray)]
+        if len(arrays) < len(others) or any(a.shape[1:] != self.pixels.shape[1:] for a in arrays):
+            raise _unlike(self, others)
+        return ImageArray(np.concatenate([self.pixels, *arrays]), self.name)
+
     def distinct(self) -> "ImageArray":
         """Returns the images as they are."""
         return self
@@ -119,6 +135,15 @@ class ImageArray:
 
 
 Images = ImageFiles | ImageArray
+
+
+def _unlike(first: Images, others: Sequence[Images]) -> DialError:
+    kinds = ["files" if isinstance(e, ImageFiles) else "an array" for e in (first, *others)]
+    return DialError(
+        wanted="domains of one kind to merge: all files, or all arrays of one shape",
+        got=", ".join(kinds),
+        fix="keep the sources apart (without --merge-sources), or write the images to files",
+    )
 
 
 def _hash(names: Iterable[str]) -> str:
@@ -209,6 +234,10 @@ class LabelledDomain(Domain):
     labels: Labels = field()  # without the default None of `Domain`
 
 
+Domains = tuple[Sequence[LabelledDomain], Sequence[Domain]]
+"""All sources and all targets of a run."""
+
+
 def as_source(domain: Domain) -> LabelledDomain:
     """Returns a domain as a source, which must have labels, of two classes or more."""
     if domain.labels is None:
@@ -224,6 +253,56 @@ def as_source(domain: Domain) -> LabelledDomain:
             fix="point to the folder above it, which holds one folder for each class",
         )
     return LabelledDomain(domain.name, domain.images, domain.labels, domain.notes)
+
+
+def share_classes(sources: Sequence[LabelledDomain]) -> list[LabelledDomain]:
+    """Returns sources with the union of their classes, in one numbering.
+
+    A source that lacks classes of the others gets a note that names them.
+    """
+    if len(sources) == 1:
+        return [*sources]
+    names = [domain.labels.classes[i] for domain in sources for i in domain.labels.indices]
+    classes = Labels.from_names(names).classes
+    shared = []
+    for domain in sources:
+        absent = [name for name in classes if name not in domain.labels.classes]
+        notes = (f"no images of {abbreviate(absent)}, which other sources have",) if absent else ()
+        labels = domain.labels.onto(classes)
+        shared.append(LabelledDomain(domain.name, domain.images, labels, domain.notes + notes))
+    return shared
+
+
+def merge(sources: Sequence[LabelledDomain]) -> LabelledDomain:
+    """Returns the images of all sources as those of one domain."""
+    first, *rest = sources
+    if not rest:
+        return first
+    labels = np.concatenate([domain.labels.indices for domain in sources])
+    return LabelledDomain(
+        "+".join(domain.name for domain in sources),
+        first.images.join([domain.images for domain in rest]),
+        Labels(first.labels.classes, labels),
+        tuple(f"{domain.name}: {note}" for domain in sources for note in domain.notes),
+    )
+
+
+def short_names(domains: Sequence[Domain]) -> list[str]:
+    """Returns a short name for each domain, all different, fit for a folder.
+
+    >>> short_names([Domain(n, ImageFiles(())) for n in ("office31:dslr", "a/photo", "b/photo")])
+    ['dslr', 'photo', 'photo-2']
+    """
+    names: list[str] = []
+    for domain in domains:
+        last = re.split(r"[/\\:]", domain.name.rstrip("/\\"))[-1]
+        base = re.sub(r"[^\w.-]", "_", last).strip(".") or "domain"
+        numbers = itertools.count(2)
+        name = base
+        while name in names:
+            name = f"{base}-{next(numbers)}"
+        names.append(name)
+    return names
 
 
 def scoring_labels(source: LabelledDomain, target: Domain) -> Labels | None:

@@ -1,6 +1,7 @@
 """Domains ready for training: every image read, bad files reported, pixels decoded once."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -78,31 +79,52 @@ def prepare(
     return prepared
 
 
-def prepare_pair(
-    source: Domain, target: Domain, **settings: Any
-) -> tuple[PreparedSource, PreparedDomain]:
-    """Read all images of a source and a target, with the settings of `prepare`."""
-    first, second = prepare((source, target), **settings)
-    if len(second.pixels) == 1:
+def prepare_domains(
+    sources: Sequence[Domain], targets: Sequence[Domain], **settings: Any
+) -> tuple[list[PreparedSource], list[PreparedDomain]]:
+    """Read all images of sources and targets, with the settings of `prepare`."""
+    prepared = prepare((*sources, *targets), **settings)
+    rest = prepared[len(sources) :]
+    if any(len(domain.pixels) == 1 for domain in rest):
         raise DialError(
             wanted="a target of 2 or more images",
             got="1",
             fix="add images; a domain is adapted to by the statistics of many",
         )
-    return require_every_class(first), second
+    return require_every_class(prepared[: len(sources)]), rest
 
 
-def require_every_class(domain: PreparedDomain) -> PreparedSource:
-    """Returns a prepared domain as a source, which must have a good image of every class."""
-    labels = domain.labels
-    empty = [name for name, images in labels.counts.items() if not images] if labels else []
-    if labels is None or empty:
-        raise DialError(
-            wanted=f"an image that can be read of every class of the source {domain.name}",
-            got=f"none of {abbreviate(empty)}" if empty else "images without classes",
-            fix="repair these images, or remove the class",
-        )
-    return PreparedSource(domain.name, domain.images, domain.pixels, labels)
+def prepare_pair(
+    source: Domain, target: Domain, **settings: Any
+) -> tuple[PreparedSource, PreparedDomain]:
+    """Read all images of one source and one target, with the settings of `prepare`."""
+    (first,), (second,) = prepare_domains([source], [target], **settings)
+    return first, second
+
+
+def require_every_class(domains: Sequence[PreparedDomain]) -> list[PreparedSource]:
+    """Returns prepared domains as sources, which must have a good image of every class."""
+    sources = []
+    counts: Counter[str] = Counter()
+    for domain in domains:
+        if domain.labels is None:
+            raise _no_image(domain.name, "images without classes")
+        counts.update(domain.labels.counts)
+        parts = domain.name, domain.images, domain.pixels, domain.labels
+        sources.append(PreparedSource(*parts))
+    empty = [name for name, images in counts.items() if not images]
+    if empty:
+        name = ", ".join(domain.name for domain in domains)
+        raise _no_image(name, f"none of {abbreviate(empty)}")
+    return sources
+
+
+def _no_image(name: str, got: str) -> DialError:
+    return DialError(
+        wanted=f"an image that can be read of every class of the source {name}",
+        got=got,
+        fix="repair these images, or remove the class",
+    )
 
 
 def _report_bad(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,21 +49,80 @@ def keep_samples(folder: Path, pixels: Bytes) -> None:
     files.save_tensors(folder / _SAMPLES, {"pixels": torch.from_numpy(pixels)}, about={})
 
 
-def load(folder: str | os.PathLike[str], *, backbone: Backbone | nn.Module | None = None) -> Run:
+@dataclass(frozen=True)
+class TargetRuns(Mapping[str, Run]):
+    """A finished run with several targets: the run of each by its name, which share a folder."""
+
+    folder: Path
+    runs: dict[str, Run]
+    result: dict[str, Any]
+    history: list[dict[str, Any]]
+
+    def __getitem__(self, target: str) -> Run:
+        return self.runs[target]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    backbone: Backbone | nn.Module | None = None,
+) -> Run:
     """Returns a finished run from its folder.
 
     Args:
         folder: the run's folder.
+        target: the name of one of several targets; not needed if there is only one.
         backbone: the network that was passed to `dial.adapt` as an object; not needed for a
             backbone that has a name.
 
     Raises:
-        DialError: no run there, one that is not finished, or one of another network.
+        DialError: no run there, one that is not finished, one of another network, or one of
+            several targets of which none is named.
     """
-    folder = Path(folder)
+    folder = locate(Path(folder), target)
     result, history = read_records(folder)
     model = models.load(folder / "model.safetensors", backbone=backbone)
     return Run(folder, model, result, history)
+
+
+def load_all(
+    folder: str | os.PathLike[str], *, backbone: Backbone | nn.Module | None = None
+) -> Run | TargetRuns:
+    """Returns a finished run, or the runs of all its targets if there are several."""
+    folder = Path(folder)
+    result, history = read_records(folder)
+    if "targets" not in result:
+        return load(folder, backbone=backbone)
+    runs = {name: load(folder, target=name, backbone=backbone) for name in result["targets"]}
+    return TargetRuns(folder, runs, result, history)
+
+
+def locate(folder: Path, target: str | None) -> Path:
+    """Returns the folder of one target's run: that of the run itself if it has one target.
+
+    Raises:
+        DialError: no run there, or a target that the run does not have.
+    """
+    result, _ = read_records(folder)
+    names = [*result.get("targets", ())]
+    if not names and target is None:
+        return folder
+    if target in names:
+        return folder / str(target)
+    raise DialError(
+        wanted=f"one of the targets {', '.join(names)} of the run in {folder}"
+        if names
+        else f"a run with several targets in {folder}",
+        got=repr(target) if target else "none named",
+        fix=f"add --target {names[0]}" if names else "leave --target out: the run has one target",
+    )
 
 
 def read_records(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -10,6 +10,7 @@ from dial.data.batches import Batch as Batch
 from dial.errors import DialError
 from dial.methods._centroids import set_centroid_classifier as set_centroid_classifier
 from dial.methods._contract import check_method as check_method
+from dial.methods.interface import ByDomain as ByDomain
 from dial.methods.interface import Candidate as Candidate
 from dial.methods.interface import Images as Images
 from dial.methods.interface import Method as Method
@@ -20,6 +21,7 @@ from dial.methods.interface import Trainee as Trainee
 from dial.methods.interface import both as both
 from dial.methods.interface import cross_entropy as cross_entropy
 from dial.methods.interface import linear_classifier as linear_classifier
+from dial.methods.interface import shares as shares
 from dial.methods.interface import target_of as target_of
 from dial.methods.interface import warmup_factor as warmup_factor
 from dial.registry import Registry

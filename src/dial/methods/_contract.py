@@ -45,9 +45,9 @@ def check_method(method: str | Method) -> None:
         unadapted = method.unadapted(trainee.eval(), images.source)
         method.finish(trainee, images)
         _check_plain("predictor", method.predictor(trainee, images))
-        for candidate in [first, *method.candidates(trainee, images, first)]:
-            if candidate is not None:
-                _check_plain("candidates", candidate.network)
+        later = method.candidates(trainee, images, first.get("target"))
+        for candidate in [*first.values(), *later]:
+            _check_plain("candidates", candidate.network)
         if unadapted is not None:
             _check_plain("unadapted", unadapted)
 

@@ -15,7 +15,7 @@ So they are left out if the predicted class shares are far from the source's.
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from torch.nn.functional import normalize, one_hot
 
 from dial.layers import DomainSpecific, fold
 from dial.methods._centroids import scale_for_confidence, set_classifier
-from dial.methods._probe import extract
+from dial.methods._probe import extract, extract_sources
 from dial.methods.interface import Candidate, Images, Output, Trainee
 
 NEIGHBORS = 5
@@ -232,34 +232,60 @@ def _confident(scores: Tensor) -> Tensor:
 class Fitted(NamedTuple):
     """A head, and the outputs of the network whose features it was fitted to, on the CPU."""
 
+    domain: str
+    """The target's name in the DA-layers."""
     head: Head
-    source: Output
+    source: Tensor
+    """The source's features, `(N, D)`."""
     target: Output
+    aligned: Tensor
+    """The source's features, with the means of several sources made equal."""
 
 
 def fit_to_network(
-    trainee: Trainee, images: Images, *, trained: bool, first: Candidate | None = None
-) -> Fitted:
-    """Fit a head to a network's features.
+    trainee: Trainee,
+    images: Images,
+    *,
+    trained: bool,
+    first: Mapping[str, Candidate] | None = None,
+) -> dict[str, Fitted]:
+    """Fit a head for each target to a network's features.
 
     Where the network is trained, its own logits are where the head starts. The features of the
     predictor from before training, `first`, have a part too.
     """
-    source, target = (
-        extract(trainee, getattr(images, domain), domain) for domain in ("source", "target")
-    )
-    device = source.features.device
-    spaces = [(source.features, target.features)]
-    if first is not None:
-        spaces = [(first.source.to(device), first.target.to(device)), *spaces]
-    head = fit_head(
-        spaces,
-        images.source_labels.to(device),
-        num_classes=trainee.backbone.num_classes,
-        guess=target.logits if trained else None,
-    )
-    # Moved once: candidates of one network share these tensors, by which they are told apart.
-    return Fitted(head, *(Output(*(part.cpu() for part in each)) for each in (source, target)))
+    sources = extract_sources(trainee, images)
+    source = Output(*(torch.cat(parts) for parts in zip(*sources, strict=True)))
+    aligned = align_means(source.features, [len(output.features) for output in sources])
+    device = aligned.device
+    fitted = {}
+    for domain, batches in images.targets.items():
+        target = extract(trainee, batches, domain)
+        spaces = [(aligned, target.features)]
+        before = (first or {}).get(domain)
+        if before is not None:
+            spaces = [(before.source.to(device), before.target.to(device)), *spaces]
+        head = fit_head(
+            spaces,
+            images.source_labels.to(device),
+            num_classes=trainee.backbone.num_classes,
+            guess=target.logits if trained else None,
+        )
+        # Moved once: candidates of one network share these tensors, by which they are told apart.
+        outputs = Output(*(part.cpu() for part in target))
+        fitted[domain] = Fitted(domain, head, source.features.cpu(), outputs, aligned.cpu())
+    return fitted
+
+
+def align_means(features: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Returns the features of several sources, each moved by a constant to the mean of them all.
+
+    Removing the mean of the result then removes that of each source.
+    """
+    if len(sizes) == 1:
+        return features
+    parts = [part - part.mean(0) for part in features.split([*sizes])]
+    return torch.cat(parts) + features.mean(0)
 
 
 @torch.no_grad()
@@ -268,7 +294,7 @@ def make_candidate(
 ) -> Candidate:
     """Returns the target's predictor with the head, or with the network's own classifier."""
     is_aligned = any(isinstance(module, DomainSpecific) for module in trainee.network.modules())
-    network = fold(trainee.network, "target", fuse=False) if is_aligned else None
+    network = fold(trainee.network, fitted.domain, fuse=False) if is_aligned else None
     network = network or copy.deepcopy(trainee.network).eval()
     head, (logits, features) = fitted.head, fitted.target
     if not own_classifier:
@@ -279,6 +305,6 @@ def make_candidate(
         network,
         logits,
         target=features,
-        source=fitted.source.features,
+        source=fitted.aligned,
         absent=head.absent,
     )

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from dial.layers import Appended, to_network, use_domain_if_any
-from dial.methods.interface import Output, Trainee, linear_classifier
+from dial.methods.interface import Images, Output, Trainee, linear_classifier
 
 _REGULARIZATION = 0.1
 
 
 @torch.no_grad()
-def start_from_probe(trainee: Trainee, images: Iterable[Tensor], labels: Tensor) -> None:
+def start_from_probe(trainee: Trainee, images: Images) -> None:
     """Initialize the classifier by logistic regression on the source's features.
 
     A random classifier's first gradients distort pretrained features; those of a fitted one do
@@ -22,7 +22,8 @@ def start_from_probe(trainee: Trainee, images: Iterable[Tensor], labels: Tensor)
     rest. A DA-layer after it starts with the scale and shift that restore the source's logits.
     """
     linear_classifier(trainee.network, trainee.backbone.classifier)  # fail before the slow part
-    start_from_features(trainee, extract_features(trainee, images, "source"), labels)
+    features = torch.cat([output.features for output in extract_sources(trainee, images)])
+    start_from_features(trainee, features, images.source_labels)
 
 
 @torch.no_grad()
@@ -52,9 +53,9 @@ def extract(trainee: Trainee, batches: Iterable[Tensor], domain: str) -> Output:
     return Output(logits, features)
 
 
-def extract_features(trainee: Trainee, batches: Iterable[Tensor], domain: str) -> Tensor:
-    """Returns features `(N, D)` in eval mode, with the domain's statistics if there are any."""
-    return extract(trainee, batches, domain).features
+def extract_sources(trainee: Trainee, images: Images) -> list[Output]:
+    """Returns the outputs of each source, in the order of the labels."""
+    return [extract(trainee, batches, domain) for domain, batches in images.sources.items()]
 
 
 @torch.no_grad()

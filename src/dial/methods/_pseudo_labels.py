@@ -1,5 +1,6 @@
 """Pseudo-labels: what a method takes the classes of target images for, with weights."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,21 +19,37 @@ class PseudoLabels(nn.Module):
         self.register_buffer("labels", torch.zeros(0, dtype=torch.int64))
         self.register_buffer("weights", torch.zeros(0))
 
-    def renew(self, labels: Tensor, weights: Tensor) -> None:
-        """Replace all labels, of the first images, and their weights."""
+    def renew(
+        self, labels: Mapping[str, tuple[Tensor, Tensor]], starts: Mapping[str, int] | None = None
+    ) -> None:
+        """Replace all labels.
+
+        Args:
+            labels: of the first images of each target, and their weights.
+            starts: the place of each target's first image; not needed for a single target.
+        """
+        starts = starts or dict.fromkeys(labels, 0)
+        count = max(starts[domain] + len(known) for domain, (known, _) in labels.items())
+        table = torch.zeros(count, dtype=torch.int64), torch.zeros(count)
+        for domain, parts in labels.items():
+            for whole, part in zip(table, parts, strict=True):
+                whole[starts[domain] : starts[domain] + len(part)] = part
+        self._replace(*table)
+
+    def _replace(self, labels: Tensor, weights: Tensor) -> None:
         device = self.labels.device
         self.labels, self.weights = labels.to(device), weights.to(device)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = (state.get(f"{prefix}{name}") for name in ("labels", "weights"))
         if all(tensor is not None for tensor in saved):  # there may be another number of them
-            self.renew(torch.zeros_like(state[f"{prefix}labels"]), state[f"{prefix}weights"])
+            self._replace(torch.zeros_like(state[f"{prefix}labels"]), state[f"{prefix}weights"])
         super()._load_from_state_dict(state, prefix, *rest)
 
     def cross_entropy(self, logits: Tensor, places: Tensor | None) -> Tensor:
         """Returns the weighted cross-entropy, averaged over the images `(m, K)` of a batch.
 
-        Images without a label, beyond the sample that has labels, count as 0.
+        Images without a label, beyond a target's sample that has labels, count as 0.
         """
         if places is None:
             raise DialError(

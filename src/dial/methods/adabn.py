@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
 from dial.backbones import Backbone
 from dial.data.batches import Batch
 from dial.layers import calibrate, convert, fold, use_domain
-from dial.methods.interface import Images, Method, Terms, Trainee, cross_entropy
+from dial.methods.interface import Images, Method, Terms, Trainee, cross_entropy, shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,25 +29,25 @@ class AdaBN(Method):
 
     def prepare(self, backbone: Backbone) -> Trainee:
         """Returns the network with statistics per domain in its BatchNorms."""
-        convert(backbone.network)
+        convert(backbone.network, domains=(*backbone.sources, *backbone.targets))
         return Trainee(backbone, frozen_norms=self.statistics == "frozen")
 
-    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
+    def terms(self, trainee: Any, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
         """Yields the cross-entropy of the source."""
-        with use_domain(trainee, "source"):
+        with use_domain(trainee, shares(trainee.backbone.sources, batch.source)):
             yield {"cross_entropy": cross_entropy(trainee(batch.source), batch.labels)}
 
     def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module:  # noqa: ARG002
-        """Returns the network with the statistics of the training on the source."""
-        return fold(trainee.network, "source", fuse=False)
+        """Returns the network with the statistics of the training, on the first source."""
+        return fold(trainee.network, trainee.backbone.sources[0], fuse=False)
 
     def finish(self, trainee: Trainee, images: Images) -> None:
         """Compute the statistics of the target, over all its images."""
-        calibrate(trainee.network, images.target, domain="target")
+        calibrate(trainee.network, images.target, domain=images.domain)
 
-    def predictor(self, trainee: Trainee, images: Images) -> nn.Module:  # noqa: ARG002
+    def predictor(self, trainee: Trainee, images: Images) -> nn.Module:
         """Returns the network with the target's statistics."""
-        return fold(trainee.network, "target", fuse=False)
+        return fold(trainee.network, images.domain, fuse=False)
 
 
 create = AdaBN

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dial.layers import calibrate
-from dial.methods._probe import extract_features, fit_classifier
+from dial.methods._probe import extract, extract_sources, fit_classifier
 from dial.methods.adabn import AdaBN
 from dial.methods.interface import Images, Trainee
 
@@ -25,9 +25,10 @@ class AdaBNCoral(AdaBN):
     def finish(self, trainee: Trainee, images: Images) -> None:
         """Compute the statistics of both domains, and fit the classifier."""
         super().finish(trainee, images)
-        calibrate(trainee.network, images.source, domain="source")
-        source = extract_features(trainee, images.source, "source")
-        target = extract_features(trainee, images.target, "target")
+        for domain, batches in images.sources.items():
+            calibrate(trainee.network, batches, domain=domain)
+        source = torch.cat([output.features for output in extract_sources(trainee, images)])
+        target = extract(trainee, images.target, images.domain).features
         features, labels = recolor(source, target), images.source_labels
         fit_classifier(trainee, features, labels, regularization=self.regularization)
 

@@ -1,7 +1,7 @@
 """DIAL: DA-layers that align every domain with one reference, and entropy on the target."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,13 @@ from dial.methods.interface import (
     Candidate,
     Images,
     Method,
-    Output,
     Terms,
     Trainee,
+    add_terms,
     both,
     cross_entropy,
     linear_classifier,
+    shares,
     target_of,
     warmup_factor,
 )
@@ -88,21 +89,22 @@ class Dial(Method):
         count = self.refits if self.pseudo_labels else 0
         return tuple(number / (count + 1) for number in range(1, count + 1))
 
-    def begin(self, trainee: Trainee, images: Images) -> Candidate | None:
+    def begin(self, trainee: Trainee, images: Images) -> dict[str, Candidate]:
         """Initialize the classifier; returns the head on a pretrained network as it is."""
         if not (self.head and trainee.backbone.pretrained):
             return super().begin(trainee, images)
         fitted = fit_to_network(trainee, images, trained=False)
-        candidate = make_candidate("frozen", trainee, fitted)
+        first = {name: make_candidate("frozen", trainee, each) for name, each in fitted.items()}
         if self.start == "probe":
-            start_from_features(trainee, fitted.source.features, images.source_labels)
-        return candidate
+            start_from_features(trainee, fitted[images.domain].source, images.source_labels)
+        return first
 
-    def refresh(self, trainee: Trainee, images: Images, first: Candidate | None) -> None:
+    def refresh(self, trainee: Trainee, images: Images, first: Mapping[str, Candidate]) -> None:
         """Fit the head to the features as they are now, and renew the pseudo-labels."""
         if isinstance(trainee.extra, PseudoLabels):
-            head = fit_to_network(trainee, images, trained=True, first=first).head
-            trainee.extra.renew(head.labels, head.confidence)
+            fitted = fit_to_network(trainee, images, trained=True, first=first)
+            labels = {n: (each.head.labels, each.head.confidence) for n, each in fitted.items()}
+            trainee.extra.renew(labels, images.starts)
 
     def reference_for(self, backbone: Backbone) -> str | Reference:
         """Returns the reference, with auto resolved."""
@@ -110,36 +112,51 @@ class Dial(Method):
             return "anchored:0.1" if backbone.pretrained else "normal"
         return self.reference
 
-    def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
-        """Yields all terms of a joint pass, or the source's terms and then the target's."""
-        images = target_of(batch)
+    def terms(self, trainee: Any, batch: Batch, progress: float) -> Iterator[Terms]:
+        """Yields all terms of a joint pass, or the sources' terms and then the targets'.
+
+        The loss is the mean over sources and the mean over targets.
+        """
+        backbone, images = trainee.backbone, target_of(batch)
+        sources, targets = shares(backbone.sources, batch.source), shares(backbone.targets, images)
+        places = _split(batch.places, targets)
         if self.passes == "joint" or (self.passes == "auto" and batch.source.is_cuda):
-            with use_domain(trainee, {"source": len(batch.source), "target": len(images)}):
+            with use_domain(trainee, sources | targets):
                 source, target = both(trainee, batch)
-            yield (
-                {"cross_entropy": cross_entropy(source, batch.labels)}
-                | self._target(trainee, target, batch, progress)
-                | self._sparsity(trainee, 1)
-            )
+            terms = {"cross_entropy": cross_entropy(source, batch.labels)}
+            for logits, rows in zip(target.logits.split([*targets.values()]), places, strict=True):
+                terms = add_terms(terms, self._target(trainee, logits, rows, progress))
+            yield terms | self._sparsity(trainee, 1)
             return
-        with use_domain(trainee, "source"):
-            source = trainee(batch.source)
-        yield {"cross_entropy": cross_entropy(source, batch.labels)} | self._sparsity(trainee, 0.5)
+        share = 1 / (len(sources) + len(targets))
+        parts = (part.split([*sources.values()]) for part in (batch.source, batch.labels))
+        for domain, of_source, labels in zip(sources, *parts, strict=True):
+            with use_domain(trainee, domain):
+                source = trainee(of_source)
+            loss = cross_entropy(source, labels) / len(sources)
+            yield {"cross_entropy": loss} | self._sparsity(trainee, share)
         # Without a loss the pass only updates statistics.
         has_loss = bool(self.entropy or self.sparsity or self._has_labels(trainee))
-        with use_domain(trainee, "target"), torch.set_grad_enabled(has_loss):
-            target = trainee(images)
-        if has_loss:
-            yield self._target(trainee, target, batch, progress) | self._sparsity(trainee, 0.5)
+        of_targets = images.split([*targets.values()])
+        for domain, of_target, rows in zip(targets, of_targets, places, strict=True):
+            with use_domain(trainee, domain), torch.set_grad_enabled(has_loss):
+                target = trainee(of_target)
+            if has_loss:
+                terms = self._target(trainee, target.logits, rows, progress)
+                yield terms | self._sparsity(trainee, share)
 
-    def _target(self, trainee: Any, target: Output, batch: Batch, progress: float) -> Terms:
+    def _target(
+        self, trainee: Any, logits: Tensor, places: Tensor | None, progress: float
+    ) -> Terms:
+        """Returns the terms of one target, for the mean over targets."""
         terms: Terms = {}
+        share = 1 / len(trainee.backbone.targets)
         if self.entropy:
-            weight = warmup_factor(progress, self.warmup) * self.entropy
-            terms[self.criterion] = weight * _CRITERIA[self.criterion](target.logits)
+            weight = warmup_factor(progress, self.warmup) * self.entropy * share
+            terms[self.criterion] = weight * _CRITERIA[self.criterion](logits)
         if self._has_labels(trainee):
-            loss = trainee.extra.cross_entropy(target.logits, batch.places)
-            terms["pseudo_labels"] = self.pseudo_labels * loss
+            loss = trainee.extra.cross_entropy(logits, places)
+            terms["pseudo_labels"] = self.pseudo_labels * share * loss
         return terms
 
     def _has_labels(self, trainee: Any) -> bool:
@@ -155,12 +172,13 @@ class Dial(Method):
     def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module:
         """Returns the network with the source's statistics, calibrated like the target's."""
         network = copy.deepcopy(trainee.network)
-        calibrate(network, source, domain="source", passes=1)  # a second one changes little
-        return fold(network, "source", fuse=False)
+        domain = trainee.backbone.sources[0]  # in the place of one, the statistics of them all
+        calibrate(network, source, domain=domain, passes=1)  # a second one changes little
+        return fold(network, domain, fuse=False)
 
     def finish(self, trainee: Trainee, images: Images) -> None:
         """Compute the statistics of the target, over all its images."""
-        calibrate(trainee.network, images.target, domain="target")
+        calibrate(trainee.network, images.target, domain=images.domain)
 
     def candidates(
         self, trainee: Trainee, images: Images, first: Candidate | None
@@ -168,7 +186,8 @@ class Dial(Method):
         """Returns the network with its own classifier, and with a head fitted to its features."""
         if not self.head:
             return []
-        fitted = fit_to_network(trainee, images, trained=True, first=first)
+        before = {} if first is None else {images.domain: first}
+        fitted = fit_to_network(trainee, images, trained=True, first=before)[images.domain]
         return [
             make_candidate("classifier", trainee, fitted, own_classifier=True),
             make_candidate("head", trainee, fitted),
@@ -176,10 +195,14 @@ class Dial(Method):
 
     def predictor(self, trainee: Trainee, images: Images) -> nn.Module:
         """Returns the network with the target's statistics and, if wanted, its centroids."""
-        network = fold(trainee.network, "target", fuse=False)
+        network = fold(trainee.network, images.domain, fuse=False)
         if self.centroids:
             set_centroid_classifier(network, images.target, classifier=trainee.backbone.classifier)
         return network
+
+
+def _split(places: Tensor | None, targets: dict[str, int]) -> Sequence[Tensor | None]:
+    return [None] * len(targets) if places is None else places.split([*targets.values()])
 
 
 create = Dial

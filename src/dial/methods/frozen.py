@@ -27,9 +27,10 @@ class Frozen(Method):
         linear_classifier(backbone.network, backbone.classifier)  # fail before the slow part
         return Trainee(backbone, frozen_norms=True)
 
-    def begin(self, trainee: Trainee, images: Images) -> Candidate:
-        """Returns the network with the head as its classifier."""
-        return make_candidate("frozen", trainee, fit_to_network(trainee, images, trained=False))
+    def begin(self, trainee: Trainee, images: Images) -> dict[str, Candidate]:
+        """Returns the network with the head as its classifier, for each target."""
+        fitted = fit_to_network(trainee, images, trained=False)
+        return {name: make_candidate("frozen", trainee, each) for name, each in fitted.items()}
 
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
         """Yields nothing: there is no training."""

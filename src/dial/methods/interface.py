@@ -1,7 +1,7 @@
 """The interface of a method: prepare a network, give a step's losses, return a predictor."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -52,15 +52,44 @@ class Trainee(nn.Module):
         return self
 
 
-class Images(NamedTuple):
-    """All images of both domains in batches, for `Method.finish` and `Method.predictor`.
+class ByDomain(Iterable[Tensor]):
+    """Batches of several domains by name; iterating yields all, one domain after the other."""
 
-    The order of the target's images is independent of their labels.
+    def __init__(self, domains: Mapping[str, Iterable[Tensor]]) -> None:
+        self.domains = dict(domains)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for batches in self.domains.values():
+            yield from batches
+
+
+class Images(NamedTuple):
+    """All images of both sides in batches, for all that a method does between training steps.
+
+    Where the domains have names, `source` and `target` are a `ByDomain`. The order of a target's
+    images is independent of their labels.
     """
 
     source: Iterable[Tensor]
     source_labels: Tensor
     target: Iterable[Tensor]
+    starts: Mapping[str, int] | None = None
+    """The place of the first image of each target, as `Batch.places` counts them."""
+
+    @property
+    def sources(self) -> dict[str, Iterable[Tensor]]:
+        """The sources by the names of their domains."""
+        return getattr(self.source, "domains", {"source": self.source})
+
+    @property
+    def targets(self) -> dict[str, Iterable[Tensor]]:
+        """The targets by the names of their domains."""
+        return getattr(self.target, "domains", {"target": self.target})
+
+    @property
+    def domain(self) -> str:
+        """The name of the only target, or the last one."""
+        return [*self.targets][-1]
 
 
 class Candidate(NamedTuple):
@@ -109,24 +138,24 @@ class Method(ABC):
     def prepare(self, backbone: Backbone) -> Trainee:
         """Returns the trainee; changes the backbone's network in place."""
 
-    def begin(self, trainee: Trainee, images: Images) -> Candidate | None:
+    def begin(self, trainee: Trainee, images: Images) -> dict[str, Candidate]:
         """Initialize the classifier before the first step, as `start` says.
 
         Args:
             trainee: from `prepare`.
-            images: a fair sample of both domains.
+            images: a fair sample of all domains.
 
         Returns:
-            A predictor that is finished before any training, if there is one.
+            A predictor for each target that is finished before any training, if there is one.
         """
         if self.start == "probe":
             from dial.methods._probe import start_from_probe  # it needs this module
 
-            start_from_probe(trainee, images.source, images.source_labels)
-        return None
+            start_from_probe(trainee, images)
+        return {}
 
     def refresh(  # noqa: B027 - most do nothing
-        self, trainee: Trainee, images: Images, first: Candidate | None
+        self, trainee: Trainee, images: Images, first: Mapping[str, Candidate]
     ) -> None:
         """Renew what the losses are made of, such as pseudo-labels.
 
@@ -155,7 +184,10 @@ class Method(ABC):
         return None
 
     def finish(self, trainee: Trainee, images: Images) -> None:  # noqa: B027 - most do nothing
-        """Change the trainee once, after the last step."""
+        """Change the trainee after the last step, for one target; `images.domain` names it.
+
+        `candidates` or `predictor` follow, before the next target's turn.
+        """
 
     def candidates(
         self,
@@ -163,10 +195,10 @@ class Method(ABC):
         images: Images,  # noqa: ARG002
         first: Candidate | None,  # noqa: ARG002
     ) -> list[Candidate]:
-        """Returns predictors to choose from without labels, beside the one from `begin`.
+        """Returns a target's predictors to choose from without labels, beside that of `begin`.
 
-        Called after `finish`, with the `images` of `begin` and the `first` that it returned. If
-        there is nothing to choose from, `predictor` is called.
+        Called after `finish`, with the `images` of `begin`, those of one target, and the `first`
+        that it returned for it. If there is nothing to choose from, `predictor` is called.
         """
         return []
 
@@ -207,6 +239,15 @@ def linear_classifier(network: nn.Module, name: str) -> nn.Linear:
     return layer
 
 
+def shares(domains: Sequence[str], images: Tensor) -> dict[str, int]:
+    """Returns how many images of a batch each domain has: equal parts.
+
+    >>> shares(("photo", "sketch"), torch.zeros(6, 3, 8, 8))
+    {'photo': 3, 'sketch': 3}
+    """
+    return dict.fromkeys(domains, len(images) // len(domains))
+
+
 def target_of(batch: Batch) -> Tensor:
     """Returns the target images of a batch, `(M, C, H, W)`; refuses a batch without any."""
     if batch.target is None:
@@ -229,6 +270,11 @@ def both(trainee: nn.Module, batch: Batch) -> tuple[Output, Output]:
 def cross_entropy(output: Output, labels: Tensor) -> Tensor:
     """Returns the mean cross-entropy over a sub-batch, in float32."""
     return nn.functional.cross_entropy(output.logits.float(), labels)
+
+
+def add_terms(terms: Terms, more: Terms) -> Terms:
+    """Returns the terms of two parts of a step, those of one name added up."""
+    return terms | {k: terms[k] + v if k in terms else v for k, v in more.items()}
 
 
 def warmup_factor(progress: float, warmup: float) -> float:

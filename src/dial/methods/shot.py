@@ -1,6 +1,6 @@
 """SHOT: source training, then the target alone with the classifier kept as it is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,11 +53,14 @@ class Shot(PlainMethod):
         linear_classifier(backbone.network, backbone.classifier)
         return PseudoLabels()
 
-    def refresh(self, trainee: Trainee, images: Images, first: Candidate | None) -> None:  # noqa: ARG002
-        """Label the target by its centroids."""
-        output = extract(trainee, images.target, "target")
-        labels = centroid_labels(output.features, output.logits)
-        trainee.extra.renew(labels, torch.ones(len(labels)))  # type: ignore[operator, union-attr]
+    def refresh(self, trainee: Trainee, images: Images, first: Mapping[str, Candidate]) -> None:  # noqa: ARG002
+        """Label each target by its centroids."""
+        labels = {}
+        for domain, batches in images.targets.items():
+            output = extract(trainee, batches, domain)
+            found = centroid_labels(output.features, output.logits)
+            labels[domain] = found, torch.ones(len(found))
+        trainee.extra.renew(labels, images.starts)  # type: ignore[operator, union-attr]
 
     def terms(self, trainee: Any, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
         """Yields the source's loss in the first part of the training, then the target's."""

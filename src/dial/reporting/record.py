@@ -1,6 +1,7 @@
 """The record that a finished run leaves for its report, in `evidence.safetensors`."""
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,7 @@ def record(
     method: Method,
     outputs: Outputs,
     *,
-    source: PreparedSource,
+    sources: Sequence[PreparedSource],
     target: PreparedDomain,
 ) -> Record:
     """Returns the record of a finished run.
@@ -173,13 +174,13 @@ def record(
     Args:
         method: the run's.
         outputs: the run's `Outputs`, with images in the order of their content.
-        source: the labelled domain.
+        sources: the labelled domains, in one numbering of the classes.
         target: its labels, if any, are recorded for scoring.
 
     Raises:
         DialError: scikit-learn is not installed.
     """
-    labels = source.labels
+    counts = sum(np.array([*source.labels.counts.values()]) for source in sources)
     training, predictors = outputs.training, {"after": outputs.target}
     if outputs.unadapted is not None:
         predictors["before"] = outputs.unadapted
@@ -195,11 +196,11 @@ def record(
         moments = [(training.moments[name], observation.moments[name]) for name in training.moments]
         shift[key] = _pairs([distance(*pair) for pair in moments])
     return Record(
-        classes=labels.classes,
+        classes=sources[0].labels.classes,
         fingerprint=target.images.fingerprint,
         adapts=method.adapts,
         without=method.without,
-        source_counts=np.array([*labels.counts.values()], dtype=np.int64),
+        source_counts=np.asarray(counts, dtype=np.int64),
         labels=None if target.labels is None else target.labels.indices,
         predicted=predicted,
         confidence=confidence,

@@ -1,7 +1,8 @@
 """Outputs of a run's predictors on both domains, by which the run is judged without labels."""
 
+import itertools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -193,10 +194,14 @@ def observe(
 
 @dataclass(frozen=True)
 class Observer:
-    """Sends the images of both domains through the networks of a run."""
+    """Sends the images of the sources and of one target through the networks of a run."""
 
-    source: PreparedSource
-    held_out: PreparedSource | None
+    sources: Mapping[str, PreparedSource]
+    """By the names of their domains in the DA-layers."""
+    held_out: Mapping[str, PreparedSource]
+    """Parts of the sources that are held out of training, if they are large enough."""
+    domain: str
+    """The target's name in the DA-layers."""
     target: PreparedDomain
     preprocessing: Preprocessing
     classifier: str
@@ -210,29 +215,55 @@ class Observer:
         method with DA-layers sends them.
         """
         of_source = predictor if unadapted is None else unadapted
-        training, held_out = self._observe_source(of_source)
+        training = self._observe_source(of_source, self.sources, most=SOURCE, measured=SAMPLE)
         return Outputs(
-            target=self._observe(predictor, self.target),
+            target=self._observe(predictor, [self.target], kept=TARGET),
             training=training,
-            held_out=held_out,
-            unadapted=None if unadapted is None else self._observe(unadapted, self.target),
+            held_out=self._observe_source(of_source, self.held_out) if self.held_out else None,
+            unadapted=None
+            if unadapted is None
+            else self._observe(unadapted, [self.target], kept=TARGET),
         )
 
     def midway(self, network: nn.Module) -> Outputs:
         """Returns the outputs of a network in training, with its running statistics."""
-        with use_domain_if_any(network, "source"):
-            training, held_out = self._observe_source(network, measured=0)
-        target = self._observe(network, self.target, most=TARGET, measured=0)
+        training = self._observe_each(network, self.sources, most=SOURCE // len(self.sources))
+        held_out = self._observe_each(network, self.held_out) if self.held_out else None
+        with use_domain_if_any(network, self.domain):
+            target = self._observe(network, [self.target], most=TARGET, measured=0)
         return Outputs(target=target, training=training, held_out=held_out)
 
+    def _observe_each(
+        self,
+        network: nn.Module,
+        sources: Mapping[str, PreparedSource],
+        *,
+        most: int | None = None,
+    ) -> LabelledObservation:
+        """Returns the outputs of all sources, each with its own statistics."""
+        parts = []
+        for domain, source in sources.items():
+            with use_domain_if_any(network, domain):
+                parts.append(self._observe_source(network, {domain: source}, most=most))
+        return LabelledObservation(
+            np.concatenate([part.logits for part in parts]),
+            np.concatenate([part.features for part in parts]),
+            np.concatenate([part.labels for part in parts]),
+        )
+
     def _observe_source(
-        self, network: nn.Module, *, measured: int = SAMPLE
-    ) -> tuple[LabelledObservation, LabelledObservation | None]:
-        training = self._observe(network, self.source, most=SOURCE, measured=measured)
-        if self.held_out is None:
-            return _label(training, self.source), None
-        held_out = self._observe(network, self.held_out, measured=0)
-        return _label(training, self.source), _label(held_out, self.held_out)
+        self,
+        network: nn.Module,
+        sources: Mapping[str, PreparedSource],
+        *,
+        most: int | None = None,
+        measured: int = 0,
+    ) -> LabelledObservation:
+        domains = [*sources.values()]
+        seen = self._observe(network, domains, most=most, measured=measured)
+        share = None if most is None else most // len(domains)
+        labels = [each.labels.indices[each.pixels.order[:share]] for each in domains]
+        return LabelledObservation(seen.logits, seen.features, np.concatenate(labels), seen.moments)
 
     def batches(
         self, domain: PreparedDomain, most: int | None = None, *, quiet: bool = False
@@ -249,16 +280,20 @@ class Observer:
     def _observe(
         self,
         network: nn.Module,
-        domain: PreparedDomain,
+        domains: Sequence[PreparedDomain],
         *,
         most: int | None = None,
+        kept: int = sys.maxsize,
         measured: int = SAMPLE,
     ) -> Observation:
-        images = self.batches(domain, most, quiet=not measured)  # a bar runs during training
-        kept = TARGET if domain is self.target else len(images.rows)
-        return observe(network, images, classifier=self.classifier, kept=kept, measured=measured)
-
-
-def _label(seen: Observation, domain: PreparedSource) -> LabelledObservation:
-    labels = domain.labels.indices[domain.pixels.order[: len(seen.features)]]
-    return LabelledObservation(seen.logits, seen.features, labels, seen.moments)
+        """Several domains share `most` evenly; then moments are taken over all of them."""
+        share = None if most is None else most // len(domains)
+        # A bar runs during training.
+        batches = [self.batches(domain, share, quiet=not measured) for domain in domains]
+        return observe(
+            network,
+            itertools.chain.from_iterable(batches),
+            classifier=self.classifier,
+            kept=kept,
+            measured=measured * len(domains),
+        )

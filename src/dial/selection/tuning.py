@@ -19,7 +19,7 @@ import numpy as np
 from dial import files, methods
 from dial.console import Reporter, print_listing
 from dial.data import holdout
-from dial.data.domain import Domain, LabelledDomain
+from dial.data.domain import Domains
 from dial.errors import DialError
 from dial.selection import outputs, validators
 from dial.selection.outputs import Outputs
@@ -124,7 +124,7 @@ def plan(chosen: Settings, *, tune: str | None, validator: str | Validator | Non
 def tune(
     search: Search,
     folder: Path,
-    domains: tuple[LabelledDomain, Domain],
+    domains: Domains,
     *,
     train: Train,
     resume: bool,
@@ -136,8 +136,9 @@ def tune(
     With `resume`, other processes may work on the same search; with `prune`, trials may be
     stopped early. Raises `Interrupted` if the user stops it.
     """
-    count = holdout.count(domains[0].labels, search.settings.holdout)
-    reason = f"{count} to hold out of the source's {len(domains[0].images)}"
+    counts = [holdout.count(source.labels, search.settings.holdout) for source in domains[0]]
+    count, images = max(counts), sum(len(source.images) for source in domains[0])
+    reason = f"{count} to hold out of the source's {images}"
     validators.check(search.validator, held_out=count >= holdout.MIN_HELD_OUT, reason=reason)
     _check_folder(folder, search, resume=resume)
     lock, result = folder / "trials" / "search.lock", folder / "result.json"
@@ -177,7 +178,7 @@ def _check_folder(folder: Path, search: Search, *, resume: bool) -> None:
         )
 
 
-def _begin(folder: Path, search: Search, domains: tuple[LabelledDomain, Domain]) -> None:
+def _begin(folder: Path, search: Search, domains: Domains) -> None:
     """Write the search to search.json, or check that the one there is the same."""
     path, name = folder / "trials" / "search.json", validators.name_of(search.validator)
     identity = {"tune": search.field, "validator": name, "grid": list(GRID)}

@@ -15,7 +15,7 @@ from dial import backbones, methods
 from dial.backbones import Backbone
 from dial.console import duration
 from dial.data.batches import Batch, parse_batch_size
-from dial.data.domain import Domain, LabelledDomain
+from dial.data.domain import Domains
 from dial.data.transforms import Preprocessing
 from dial.errors import DialError
 from dial.training.settings import Settings, change, name_of, preset
@@ -37,8 +37,6 @@ _PLANS: tuple[dict[str, Any], ...] = (
     {"image_size": 260, "backbone": "efficientnet_lite2"},
 )
 """From the cheapest to the best. What a plan does not name is as it is without a limit."""
-
-Domains = tuple[LabelledDomain, Domain]
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def fit(
     Args:
         settings: as they are without a limit.
         given: the options that the user chose; no plan changes them.
-        domains: source and target.
+        domains: sources and targets.
         minutes: for everything, from decoding to the report.
         measure: returns the speed with some settings; by default this machine's.
     """
@@ -112,15 +110,18 @@ def _trains(settings: Settings) -> bool:
 
 def _budget(settings: Settings, domains: Domains, speed: Speed, *, seconds: float) -> Budget:
     """Returns settings with as many steps as fit, at least 100 and at most the usual number."""
-    source, target = (len(domain.images) for domain in domains)
-    kept = min(source, FITTED[0]) + min(target, FITTED[1])
+    source, target = (sum(len(domain.images) for domain in side) for side in domains)
+    each = [len(domain.images) for domain in domains[1]]
+    kept = min(source, FITTED[0]) + sum(min(images, FITTED[1]) for images in each)
     spent = _FIXED + (source + target) * speed.decode
     if not _trains(settings):
         return Budget(settings, spent + (kept + target + _JUDGED) * speed.evaluate)
     spent += (2 * kept + 4 * target + _JUDGED) * speed.evaluate
     sizes = parse_batch_size(settings.batch_size, source=source, target=target)
     per_epoch = max(1, int(source * (1 - settings.holdout)) // sizes.source)
-    step = sum(sizes) * speed.train + min(target, WATCHED) * speed.evaluate / per_epoch
+    trained = sizes.source + len(each) * sizes.target
+    watched = sum(min(images, WATCHED) for images in each)
+    step = trained * speed.train + watched * speed.evaluate / per_epoch
     usual = settings.total_steps(per_epoch)
     steps = min(max(int((seconds - spent) / step), _FEWEST), usual)
     return Budget(replace(settings, steps=steps), spent + steps * step)
@@ -128,7 +129,7 @@ def _budget(settings: Settings, domains: Domains, speed: Speed, *, seconds: floa
 
 def measure_speed(settings: Settings, domains: Domains) -> Speed:
     """Measure on this machine, with random weights and the first images of the source."""
-    source = domains[0]
+    source = domains[0][0]
     backbone = backbones.create(
         settings.backbone,
         num_classes=len(source.labels.classes),

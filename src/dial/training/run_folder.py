@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 
 import dial
 from dial import methods
-from dial.data.domain import Domain, LabelledDomain
+from dial.data.domain import Domain, Domains
 from dial.errors import DialError
 from dial.training.settings import BEFORE, Settings
 
@@ -21,21 +21,24 @@ AUTOMATIC = ("image_size", "align_logits", "frozen", "method.reference")
 _REPEATED = ("device", "devices", "precision", "skip_bad")
 
 
-def describe(
-    settings: Settings, domains: tuple[LabelledDomain, Domain], **more: Any
-) -> dict[str, Any]:
+def describe(settings: Settings, domains: Domains, **more: Any) -> dict[str, Any]:
     """Returns what config.json holds: every setting, the domains, versions, and `more`."""
-    source, target = domains
+    sources, targets = domains
     return {
         "dial": dial.__version__,
-        "source": source.name,
-        "target": target.name,
-        "classes": list(source.labels.classes),
+        "source": _names(sources),
+        "target": _names(targets),
+        "classes": list(sources[0].labels.classes),
         "settings": settings.stored(),
         **more,
         "python": sys.version.split()[0],
         "torch": torch.__version__,
     }
+
+
+def _names(domains: Sequence[Domain]) -> str | list[str]:
+    names = [domain.name for domain in domains]
+    return names[0] if len(names) == 1 else names
 
 
 def holds_run(folder: Path) -> bool:

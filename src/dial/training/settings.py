@@ -45,6 +45,8 @@ class Settings:
     """Images a step: 32+16 (source + target), or a total shared in proportion to their numbers."""
     image_size: int | None = None
     """Side of the images in pixels; by default the backbone's."""
+    merge_sources: bool = False
+    """Treat several sources as one domain."""
     align_logits: bool | None = None
     """Add a DA-layer after the classifier; by default the backbone decides."""
     optimizer: str = "sgd"

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from dial.data import datasets
-from dial.data.datasets import open_domain, open_pair
+from dial.data.datasets import open_domain, open_domains, open_pair
 from dial.data.domain import Domain, ImageArray, ImageFiles, LabelledDomain, Labels
 from dial.errors import DialError
 
@@ -169,3 +169,30 @@ def test_optdigits_are_the_8x8_digits_enlarged_and_framed() -> None:
     ]
     assert images.pixels.sum() == images.pixels[:, 2:-2, 2:-2].sum()
     assert np.corrcoef(np.stack(small).ravel(), load_digits().images[:50].ravel())[0, 1] > 0.95
+
+
+def test_several_sources_have_the_union_of_their_classes(make_folder: MakeFolder) -> None:
+    first = make_folder("first", {"cup": 2, "pen": 1})
+    second = make_folder("second", {"cup": 1, "ant": 2}, seed=1)
+    field = make_folder("field", {"ant": 1, "pen": 1}, seed=2)
+    other = make_folder("other", {".": 2}, seed=3)
+    (one, two), (target, flat) = open_domains([first, second], [field, other])
+    assert one.labels.classes == two.labels.classes == ("ant", "cup", "pen")
+    assert [one.labels.classes[i] for i in one.labels.indices] == ["cup", "cup", "pen"]
+    assert [two.labels.classes[i] for i in two.labels.indices] == ["ant", "ant", "cup"]
+    assert one.notes[-1] == "no images of ant, which other sources have"
+    assert two.notes[-1] == "no images of pen, which other sources have"
+    assert target.labels is not None
+    assert target.labels.indices.tolist() == [0, 2]
+    assert flat.labels is None
+
+
+def test_domains_that_are_named_twice(make_folder: MakeFolder) -> None:
+    first, second = make_folder("first", {"cup": 2, "pen": 1}), make_folder("second", {".": 2})
+    third = make_folder("third", {"cup": 1, "pen": 1}, seed=5)
+    with pytest.raises(DialError, match=r"sources that differ, got .*first for both"):
+        open_domains([first, first], [second])
+    with pytest.raises(DialError, match=r"targets that differ, got .*second for both"):
+        open_domains([first], [second, second])
+    with pytest.raises(DialError, match=r"a target other than the sources, got .*third for both"):
+        open_domains([first, third], [second, third])

@@ -1,17 +1,34 @@
 """Known data sets, one file each, and the one way to open a domain from what a user writes."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dial.data.datasets.interface import DataSet
-from dial.data.domain import Domain, ImageFiles, LabelledDomain, as_source, scoring_labels
+from dial.data.domain import (
+    Domain,
+    ImageFiles,
+    LabelledDomain,
+    as_source,
+    scoring_labels,
+    share_classes,
+)
 from dial.data.folders import is_image_name, read_folder, read_list
 from dial.errors import DialError
 from dial.files import printable
 from dial.registry import Registry
 
-__all__ = ["DATASETS", "DataSet", "describe", "get", "names", "open_domain", "open_pair"]
+__all__ = [
+    "DATASETS",
+    "DataSet",
+    "describe",
+    "get",
+    "names",
+    "open_domain",
+    "open_domains",
+    "open_pair",
+]
 
 DATASETS = Registry("dial.data.datasets", DataSet)  # type: ignore[type-abstract]
 Location = str | os.PathLike[str]
@@ -45,6 +62,35 @@ def open_domain(
     return domain.unlabelled() if unlabelled else domain
 
 
+def open_domains(
+    sources: Sequence[Location | Domain],
+    targets: Sequence[Location | Domain],
+    *,
+    data: Location | None = None,
+    unlabelled: bool = False,
+) -> tuple[tuple[LabelledDomain, ...], tuple[Domain, ...]]:
+    """Returns sources and targets, all in one numbering of the classes.
+
+    The classes are the union of the sources'. Labels of targets are for scoring.
+
+    Raises:
+        DialError: a source without two classes, a target with classes that no source has (unless
+            `unlabelled`), or the same images twice.
+    """
+    opened = share_classes([as_source(open_domain(source, data=data)) for source in sources])
+    scored = []
+    for target in targets:
+        domain = open_domain(target, data=data, unlabelled=unlabelled)
+        scored.append(replace(domain, labels=scoring_labels(opened[0], domain)))
+    _require_different(opened, "sources that differ", "name each source once")
+    wanted = f"a target other than the source{'' if len(opened) == 1 else 's'}"
+    fix = "name the folder of the images that the classifier should work on"
+    for domain in scored:
+        _require_different([*opened, domain], wanted, fix)
+    _require_different(scored, "targets that differ", "name each target once")
+    return tuple(opened), tuple(scored)
+
+
 def open_pair(
     source: Location | Domain,
     target: Location | Domain,
@@ -52,22 +98,17 @@ def open_pair(
     data: Location | None = None,
     unlabelled: bool = False,
 ) -> tuple[LabelledDomain, Domain]:
-    """Returns source and target; the target's labels, if any, are in the source's numbering.
+    """Returns one source and one target, as `open_domains` does."""
+    (first,), (second,) = open_domains([source], [target], data=data, unlabelled=unlabelled)
+    return first, second
 
-    Raises:
-        DialError: a source without two classes, a target with classes that the source does not
-            have (unless `unlabelled`), or a target that is the source itself.
-    """
-    first = as_source(open_domain(source, data=data))
-    second = open_domain(target, data=data, unlabelled=unlabelled)
-    labels = scoring_labels(first, second)
-    if first.images.identity == second.images.identity:
-        raise DialError(
-            wanted="a target other than the source",
-            got=f"{first.name} for both",
-            fix="name the folder of the images that the classifier should work on",
-        )
-    return first, replace(second, labels=labels)
+
+def _require_different(domains: Sequence[Domain], wanted: str, fix: str) -> None:
+    names: dict[tuple[str | int, ...], str] = {}
+    for domain in domains:
+        if domain.images.identity in names:
+            raise DialError(wanted=wanted, got=f"{domain.name} for both", fix=fix)
+        names[domain.images.identity] = domain.name
 
 
 def _open_path(path: Path, data: Path | None) -> Domain | None:
