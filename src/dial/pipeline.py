@@ -202,6 +202,8 @@ def _run(
         settings.backbone,
         num_classes=len(job.source.labels.classes),
         weights=settings.weights,
+        image_size=settings.image_size,
+        append_after=settings.append_after,
         align_logits=settings.align_logits,
         frozen=settings.frozen,
     )
@@ -421,7 +423,7 @@ class Process:
             with self._optional("evidence for a report"):
                 evidence = record.record(self.method, seen, source=source, target=target)
                 record.save(folder / record.NAME, evidence)
-        network = models.plain(predictor.cpu(), self.backbone)
+        network = predictor.cpu().eval()
         model = models.Model(network, classes, self.images.preprocessing, self.backbone.name)
         models.save(folder / "model.safetensors", model)
         runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))

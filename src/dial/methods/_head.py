@@ -268,12 +268,13 @@ def make_candidate(
 ) -> Candidate:
     """Returns the target's predictor with the head, or with the network's own classifier."""
     is_aligned = any(isinstance(module, DomainSpecific) for module in trainee.network.modules())
-    network = fold(trainee.network, "target", fuse=False) if is_aligned else None
-    network = network or copy.deepcopy(trainee.network).eval()
+    network = copy.deepcopy(trainee.network).eval()
     head, (logits, features) = fitted.head, fitted.target
     if not own_classifier:
         logits = nn.functional.linear(features, head.weight.cpu(), head.bias.cpu())
         set_classifier(network, trainee.backbone.classifier, head.weight, head.bias)
+    if is_aligned:  # with a DA-layer before the classifier, features are its output
+        network = fold(network, "target", fuse=False)
     return Candidate(
         name,
         network,

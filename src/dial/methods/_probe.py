@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dial.layers import Appended, to_network, use_domain_if_any
+from dial.layers import AlignedLayer, DomainAlignment, to_network, use_domain_if_any
 from dial.methods.interface import Output, Trainee, linear_classifier
 
 _REGULARIZATION = 0.1
@@ -19,25 +19,61 @@ def start_from_probe(trainee: Trainee, images: Iterable[Tensor], labels: Tensor)
 
     A random classifier's first gradients distort pretrained features; those of a fitted one do
     not (Kumar et al. 2022, <https://arxiv.org/abs/2202.10054>). It is then fine-tuned like the
-    rest. A DA-layer after it starts with the scale and shift that restore the source's logits.
+    rest. DA-layers around it start such that the source's features and logits stay as they are.
     """
     linear_classifier(trainee.network, trainee.backbone.classifier)  # fail before the slow part
     start_from_features(trainee, extract_features(trainee, images, "source"), labels)
 
 
 @torch.no_grad()
-def start_from_features(trainee: Trainee, features: Tensor, labels: Tensor) -> None:
-    """Initialize the classifier by logistic regression on features `(N, D)` of the source."""
+def start_from_features(
+    trainee: Trainee, features: Tensor, labels: Tensor, *, target: Tensor | None = None
+) -> None:
+    """Initialize the classifier by logistic regression on features `(N, D)` of the source.
+
+    The target's features, if given, are for the statistics of a DA-layer before the classifier.
+    """
     weight, bias = fit_classifier(trainee, features, labels, regularization=_REGULARIZATION)
     backbone = trainee.backbone
     classifier = trainee.network.get_submodule(backbone.classifier)
-    if isinstance(classifier, Appended):
-        alignment: Any = classifier[1]
+    around = classifier if isinstance(classifier, AlignedLayer) else None
+    if around is not None and around.before is not None:
+        _keep_features(around.before, features, features if target is None else target)
+    if around is not None and around.after is not None:
+        alignment: Any = around.after
         logits = features.double().cpu() @ weight.t() + bias
         alignment.weight.copy_(logits.std(0, correction=0))
         alignment.bias.copy_(logits.mean(0))
     new = tuple(name for name in backbone.new if name != backbone.classifier)
     trainee.backbone = replace(backbone, new=new)
+
+
+def _keep_features(layer: DomainAlignment, source: Tensor, target: Tensor) -> None:
+    """Give a DA-layer the domains' statistics, and the affine with which the source is unchanged.
+
+    Args:
+        layer: a DA-layer with an affine, whose statistics and affine gave these features.
+        source: its outputs on the source, `(N, D)`.
+        target: its outputs on the target, `(M, D)`.
+    """
+    weight: Any = layer.weight
+    bias: Any = layer.bias
+    former = {}
+    for domain in layer.domains:
+        y = (source if domain == "source" else target).to(weight.device).double()
+        former[domain] = location, scale = _frozen(layer, domain)
+        x = (y - bias) / weight * scale + location
+        layer.set_statistics(domain, layer.reference.estimate(x))
+    (old_location, old_scale), (location, scale) = former["source"], _frozen(layer, "source")
+    bias.add_(weight * (location - old_location) / old_scale)
+    weight.mul_(scale / old_scale)
+
+
+def _frozen(layer: DomainAlignment, domain: str) -> tuple[Tensor, Tensor]:
+    """Returns location and scale of a domain, in float64."""
+    statistics: Any = layer.statistics(domain)
+    location, square = layer.reference.transform(statistics, layer.prior)
+    return location.double().clone(), square.double().sqrt()  # not a view of the buffers
 
 
 @torch.no_grad()

@@ -76,7 +76,7 @@ class Dial(Method):
     without = "the same network with the source's statistics in its DA-layers"
 
     def prepare(self, backbone: Backbone) -> Trainee:
-        """Returns the network with DA-layers for its BatchNorms and after `append_after`."""
+        """Returns the network with DA-layers for its BatchNorms and where the backbone says."""
         if self.centroids or self.head:
             linear_classifier(backbone.network, backbone.classifier)  # fail before training
         backbone.convert(self.reference_for(backbone))
@@ -95,7 +95,8 @@ class Dial(Method):
         fitted = fit_to_network(trainee, images, trained=False)
         candidate = make_candidate("frozen", trainee, fitted)
         if self.start == "probe":
-            start_from_features(trainee, fitted.source.features, images.source_labels)
+            features, others = fitted.source.features, fitted.target.features
+            start_from_features(trainee, features, images.source_labels, target=others)
         return candidate
 
     def refresh(self, trainee: Trainee, images: Images, first: Candidate | None) -> None:

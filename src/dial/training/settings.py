@@ -45,6 +45,8 @@ class Settings:
     """Images a step: 32+16 (source + target), or a total shared in proportion to their numbers."""
     image_size: int | None = None
     """Side of the images in pixels; by default the backbone's."""
+    append_after: tuple[str, ...] | None = None
+    """Layers that get a DA-layer after them, besides the BatchNorms; by default the backbone's."""
     align_logits: bool | None = None
     """Add a DA-layer after the classifier; by default the backbone decides."""
     optimizer: str = "sgd"
@@ -71,7 +73,7 @@ class Settings:
     """Seed of everything random."""
 
     def __post_init__(self) -> None:
-        for name in ("milestones", "frozen"):  # lists, where they come from JSON
+        for name in ("milestones", "append_after", "frozen"):  # lists, where they come from JSON
             value = getattr(self, name)
             object.__setattr__(self, name, value if value is None else tuple(value))
         wrong = {
@@ -137,6 +139,7 @@ class Settings:
             self,
             options=options,
             image_size=self.image_size or backbone.image_size,
+            append_after=backbone.append_after,
             align_logits=backbone.classifier in backbone.append_after,
             frozen=backbone.frozen,
         )
