@@ -15,12 +15,13 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import timm
 import torch
 from safetensors.torch import load_file
 from torch import nn
 
 import dial
-from dial import DialError, methods
+from dial import DialError, backbones, methods
 from dial.console import Reporter
 from dial.data.datasets import open_domain
 from dial.data.domain import ImageFiles
@@ -343,3 +344,48 @@ def test_a_method_and_a_network_of_ones_own(
     aligned = dial.adapt(*folders, **settings | {"backbone": network, "out": tmp_path / "dial"})
     assert aligned.result["reference"] == "normal"
     assert not any(type(m).__module__.startswith("dial") for m in aligned.network.modules())
+
+
+def test_a_network_without_batch_norm_from_start_to_export(
+    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights.pth"
+    torch.save(timm.create_model("test_vit", num_classes=len(CLASSES)).state_dict(), weights)
+    given = settings | {
+        "backbone": "timm:test_vit",
+        "weights": str(weights),
+        "append_after": ["blocks.0.mlp.fc1", "head"],
+        "sparsity": 0.01,
+        "head": True,
+        "pseudo_labels": 0.3,
+        "refits": 1,
+    }
+    run = dial.adapt(*folders, **given)
+    config = json.loads((run.folder / "config.json").read_text())
+    assert config["settings"]["append_after"] == ["blocks.0.mlp.fc1", "head"]
+    assert config["settings"]["align_logits"] is True
+    assert "append_after" not in config["automatic"]
+    assert [each["name"] for each in run.result["candidates"]] == ["frozen", "classifier", "head"]
+    stopped = tmp_path / "stopped"
+    with (
+        pytest.raises(engine.Interrupted),
+        patch("dial.console.Reporter.epoch", side_effect=[None, engine.Interrupted]),
+    ):
+        dial.adapt(*folders, **given | {"out": stopped})
+    again = dial.adapt(*folders, **given | {"out": stopped}, resume=True)
+    one, two = (load_file(r.folder / "model.safetensors") for r in (run, again))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    size = settings["image_size"]
+    own = backbones.create("timm:test_vit", num_classes=3, weights="none", image_size=size)
+    own.network.load_state_dict(one)  # its own architecture, for images of this size
+
+    loaded = dial.runs.load(run.folder)
+    images = run.samples()
+    assert torch.equal(loaded.network(images), own.network.eval()(images))
+    labels = [prediction.label for prediction in dial.predict(loaded, [str(folders[1])])]
+    assert len(labels) == 33
+    for suffix in ("onnx", "pt2", "safetensors"):
+        assert dial.export(loaded, tmp_path / f"m.{suffix}").difference < 1e-4
+    with pytest.raises(DialError, match=r"in `append_after`, got 'haed'; fix: .*such as head"):
+        dial.adapt(*folders, **given | {"append_after": ["haed"], "out": tmp_path / "wrong"})
+    assert not (tmp_path / "wrong").exists()

@@ -196,6 +196,8 @@ def _run(
         settings.backbone,
         num_classes=len(job.sources[0].labels.classes),
         weights=settings.weights,
+        image_size=settings.image_size,
+        append_after=settings.append_after,
         align_logits=settings.align_logits,
         frozen=settings.frozen,
     )
@@ -476,7 +478,7 @@ class Process:
                 sources = [*self._sources().values()]
                 evidence = record.record(self.method, seen, sources=sources, target=target)
                 record.save(folder / record.NAME, evidence)
-        network = models.plain(predictor.cpu(), self.backbone)
+        network = predictor.cpu().eval()
         model = models.Model(network, classes, images.preprocessing, self.backbone.name)
         models.save(folder / "model.safetensors", model)
         runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))

@@ -1,5 +1,6 @@
 from collections import OrderedDict
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import timm
@@ -53,6 +54,29 @@ def test_features_are_found_behind_an_aligned_classifier_of_a_joint_batch() -> N
     loss.backward()
     assert network.get_submodule("stem").weight.grad is not None
     assert (backbone.num_features, backbone.num_classes) == (6, 2)
+
+
+def test_features_are_those_after_a_layer_inserted_before_the_classifier() -> None:
+    backbone = replace(small(), append_after=("head",), insert_before=("head",))
+    network = backbone.convert().train()
+    with dial.use_domain(network, "source"), backbone.hidden_features() as found:
+        logits = network(torch.randn(6, 3, 5, 5))
+    torch.testing.assert_close(found[0].mean(0), torch.zeros(6), atol=1e-5, rtol=0)
+    aligned: Any = network.get_submodule("head")
+    torch.testing.assert_close(aligned.after(aligned.layer(found[0])), logits)
+    assert (backbone.num_features, backbone.num_classes) == (6, 2)
+    assert find_classifier(network) == "head"
+    rates = grouped(replace(backbone, new=("head",)))
+    assert rates["head.0.weight"] == (1.0, 0.0)
+    assert rates["head.1.weight"] == (1.0, 0.5)
+
+
+def test_features_of_tokens_are_averaged_over_them() -> None:
+    backbone = Backbone.of(nn.Sequential(nn.Flatten(2), nn.Linear(4, 2)))
+    x = torch.rand(5, 3, 2, 2)
+    with backbone.hidden_features() as features:
+        backbone.network(x)
+    torch.testing.assert_close(features[0], x.flatten(2).mean(1))
 
 
 def test_features_of_a_convolution_are_averaged_over_positions() -> None:
@@ -113,10 +137,11 @@ def test_an_aligned_new_classifier_is_new_with_its_da_layer() -> None:
     assert rates["head.1.weight"] == (1.0, 0.0)
 
 
-@pytest.mark.parametrize("field", ["append_after", "frozen", "new"])
+@pytest.mark.parametrize("field", ["append_after", "insert_before", "frozen", "new"])
 def test_unknown_names_are_told(field: str) -> None:
-    with pytest.raises(DialError, match=rf"parts of small in `{field}`, got 'tail'"):
-        small(**{field: ("tail",)})
+    wanted = rf"parts of small in `{field}`, got 'heat'; fix: .*such as head"
+    with pytest.raises(DialError, match=wanted):
+        small(**{field: ("heat",)})
 
 
 @pytest.mark.parametrize(

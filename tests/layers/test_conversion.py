@@ -2,16 +2,18 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import timm
 import torch
+import torch.nn.functional as F
 import torchvision
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dial import DialError, DomainAlignment, convert, use_domain
-from dial.layers import DomainAlignmentAct
+from dial.layers import AlignedLayer, DomainAlignmentAct
 from dial.references import REFERENCES, Anchored, Laplace, Normal
 
 NAMES = REFERENCES.names()
@@ -157,6 +159,47 @@ def test_append_after_puts_new_layers_behind_named_ones() -> None:
     convert(model, append_after=["3.0"])  # again, deeper
 
 
+def test_insert_before_aligns_what_a_layer_gets() -> None:
+    conv, linear = nn.Conv2d(3, 6, 3), nn.Linear(6, 2)
+    model = convert(
+        nn.Sequential(conv, nn.ReLU(), nn.Flatten(), linear).double(),
+        insert_before=["0", "3"],
+        append_after=["3"],
+    )
+    names = [n for n, m in model.named_modules() if isinstance(m, DomainAlignment)]
+    assert names == [layer.name for layer in alignments(model)] == ["0.0", "3.0", "3.2"]
+    assert [layer.num_features for layer in alignments(model)] == [3, 6, 2]
+    assert [isinstance(model[i], AlignedLayer) for i in range(4)] == [True, False, False, True]
+    assert (model[3].before, model[3].layer, model[3].after) == tuple(model[3])
+    assert (model[0].layer, model[0].after) == (conv, None)
+
+    x = torch.randn(9, 3, 3, 3, dtype=torch.float64)
+    with use_domain(model.train(), {"source": 5, "target": 4}):
+        found = model(x)
+
+    def norm(part: Tensor) -> Tensor:
+        return F.batch_norm(part, None, None, training=True)
+
+    for part, wanted in ((x[:5], found[:5]), (x[5:], found[5:])):
+        hidden = conv(norm(part)).relu().flatten(1)
+        torch.testing.assert_close(wanted, norm(linear(norm(hidden))), atol=1e-10, rtol=1e-10)
+    first = alignments(model)[0].location
+    assert first is not None
+    torch.testing.assert_close(first[1], 0.1 * x[5:].mean((0, 2, 3)))
+    for name, output in (("source", found[:5]), ("target", found[5:])):
+        with use_domain(model, name):  # one domain after the other is the same
+            part = x[:5] if name == "source" else x[5:]
+            torch.testing.assert_close(model(part), output, atol=1e-10, rtol=1e-10)
+
+
+def test_new_layers_are_the_identity_before_the_first_step() -> None:
+    model = nn.Sequential(nn.Linear(6, 2)).eval()
+    x = torch.randn(4, 6)
+    expected = model(x)
+    convert(model, insert_before=["0"], append_after=["0"])
+    torch.testing.assert_close(model(x), expected, atol=1e-4, rtol=1e-4)
+
+
 def test_references_as_objects_are_used_as_they_are() -> None:
     for reference in (Laplace(), Anchored(0.5), Normal(eps=1.0)):
         model = convert(nn.Sequential(nn.BatchNorm1d(3, eps=1e-3)), reference=reference)
@@ -191,8 +234,15 @@ def test_what_cannot_be_converted_is_said() -> None:
         convert(torchvision.models.resnet18(), append_after=["fcc"])
     with pytest.raises(DialError, match=r"fix: append_after=\['fc'\]"):
         convert(torchvision.models.resnet18(), append_after="fc")
-    with pytest.raises(DialError, match=r"linear or convolutional layers .* got '0', a ReLU"):
-        convert(nn.Sequential(nn.ReLU()), append_after=["0"])
+    for field in ("append_after", "insert_before"):
+        arguments: dict[str, Any] = {field: ["0"]}
+        wanted = rf"linear or convolutional layers in {field}, got '0', a ReLU"
+        with pytest.raises(DialError, match=wanted):
+            convert(nn.Sequential(nn.ReLU()), **arguments)
+    with pytest.raises(DialError, match=r"in insert_before, got 'fcc', which ResNet does not"):
+        convert(torchvision.models.resnet18(), insert_before=["fcc"])
+    with pytest.raises(DialError, match=r"fix: insert_before=\['fc'\]"):
+        convert(torchvision.models.resnet18(), insert_before="fc")
     with pytest.raises(DialError, match="got '0', a Odd with a forward pass of its own"):
         convert(nn.Sequential(Odd(3)))
     with pytest.raises(DialError, match="run one batch through the network"):

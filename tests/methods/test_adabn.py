@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from dial import methods
+from dial import DialError, methods
+from dial.backbones import Backbone
 
 from .small import backbone, batch, cross_entropy, numpy
 
@@ -46,3 +48,9 @@ def test_statistics_in_training(statistics: str, trains: bool) -> None:
     trainee = methods.create("adabn", {"statistics": statistics}).prepare(backbone()).train()
     assert trainee.network[1].training == trains
     assert trainee.network[0].training
+
+
+def test_a_network_without_batch_norm_is_refused() -> None:
+    own = Backbone.of(nn.Sequential(nn.Flatten(), nn.Linear(12, 4)), name="own", image_size=2)
+    with pytest.raises(DialError, match="whose statistics are replaced, got own, without any"):
+        methods.create("adabn").prepare(own)

@@ -64,7 +64,7 @@ def test_it_repairs_a_classifier_that_is_off() -> None:
 def test_a_class_without_predictions_leaves_everything_as_it_was() -> None:
     model, features = network(appended=True), clusters()[:90]
     with torch.no_grad():
-        model[1][1].bias[3] -= 100.0
+        model[1].bias[3] -= 100.0
     before = model(features)
     assert not set_centroid_classifier(model, [features], classifier="1")
     assert torch.equal(model(features), before)

@@ -9,6 +9,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor, nn
 
+from dial import use_domain
+from dial.backbones import Backbone
 from dial.methods import Images, create
 from dial.methods import _head as parts
 from dial.methods._head import Head, fit_head
@@ -169,5 +171,33 @@ def test_the_head_of_a_pretrained_network_is_there_before_training() -> None:
     probe = LogisticRegression(C=0.1, max_iter=1000).fit(features, labels)
     weight = trainee.network[5][0].weight.detach()
     np.testing.assert_allclose(weight, probe.coef_, atol=1e-3)
+
     fresh = create("dial", {"head": True})
     assert fresh.begin(fresh.prepare(backbone()), both) is None  # features of random weights
+
+
+def test_candidates_of_a_network_with_a_layer_before_its_classifier() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.LayerNorm(6), nn.Linear(6, 4))
+    keys = network.state_dict().keys()
+    labels = torch.arange(4).repeat(15)
+    source = torch.randn(60, 3, 2, 2) + labels[:, None, None, None]
+    target = 2 * source - 1
+    images = Images(source.split(16), labels, target.split(16))
+    method = create("dial", {"start": "probe", "head": True})
+    trainee: Trainee = method.prepare(Backbone.of(network, image_size=2, pretrained=True))
+    first = method.begin(trainee, images)
+    trainee.train()
+    for domain, part in (("source", source), ("target", target)):
+        with use_domain(trainee, domain):
+            trainee(part)
+    method.finish(trainee, images)
+    candidates = method.candidates(trainee, images, first)
+    assert first is not None
+    for candidate in (first, *candidates):
+        with torch.no_grad():
+            logits = candidate.network(target)
+        torch.testing.assert_close(logits, candidate.logits, atol=1e-4, rtol=1e-4)
+        assert candidate.network.state_dict().keys() == keys
+    own = extract(trainee, target.split(16), "target")
+    torch.testing.assert_close(candidates[0].logits, own.logits)
+    torch.testing.assert_close(candidates[1].target, own.features)

@@ -35,11 +35,12 @@ def test_the_network_is_as_it_was() -> None:
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
-def test_a_network_without_norms_has_no_moments() -> None:
+def test_a_network_without_norms_is_measured_at_its_classifier() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     seen = observe(model, [torch.randn(3, 1, 2, 2)], classifier="1")
-    assert seen.moments == {}
     assert seen.features.shape == (3, 4)
+    np.testing.assert_allclose(seen.moments["1"].mean, seen.features.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(seen.moments["1"].var, seen.features.var(0), rtol=1e-5)
 
 
 def test_large_images_are_seen_at_some_positions() -> None:

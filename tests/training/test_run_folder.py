@@ -34,7 +34,10 @@ def test_config_is_complete_and_resolved(folders: Folders, settings: dict[str, A
         "passes": "auto", "centroids": False, "criterion": "entropy", "pseudo_labels": 0.0,
         "refits": 0, "head": False,
     }  # fmt: skip
-    assert config["automatic"] == ["image_size", "align_logits", "frozen", "method.reference"]
+    assert stored["append_after"] == []
+    assert config["automatic"] == [
+        "image_size", "append_after", "align_logits", "frozen", "method.reference",
+    ]  # fmt: skip
     assert config["execution"]["precision"] == "32-true"
     assert config["execution"]["skip_bad"] is False
     assert config["execution"]["devices"] == 1
@@ -135,7 +138,8 @@ def test_options_that_are_missing_are_the_methods_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("image_size", 96), ("align_logits", True), ("frozen", ["stem"])]
+    ("name", "value"),
+    [("image_size", 96), ("append_after", ["fc"]), ("align_logits", True), ("frozen", ["stem"])],
 )
 def test_what_was_left_to_the_backbone_is_not_what_was_asked_for(name: str, value: object) -> None:
     left, asked = Settings().stored(), Settings().stored() | {name: value}

@@ -33,10 +33,12 @@ def test_a_name_is_the_trainings_before_the_methods() -> None:
 
 def test_texts_are_converted_by_their_fields() -> None:
     texts = {"steps": "7", "milestones": "0.5,0.75", "align_logits": "no", "warmup": "0.25"}
+    texts["append_after"] = "blocks.0, head"
     chosen = choose("efficientnet_lite0", {k: Text(v) for k, v in texts.items()})
     assert chosen.steps == 7
     assert chosen.milestones == (0.5, 0.75)
     assert chosen.align_logits is False
+    assert chosen.append_after == ("blocks.0", "head")
     assert chosen.options["warmup"] == 0.25
     assert choose("efficientnet_lite0", {"image_size": Text("none")}).image_size is None
 
@@ -74,6 +76,7 @@ def test_resolved_settings_have_a_value_for_what_the_backbone_decides() -> None:
     backbone = backbones.create("digits_cnn", num_classes=10)
     resolved = chosen.resolve(method, backbone)
     assert (resolved.image_size, resolved.align_logits, resolved.frozen) == (28, True, ())
+    assert resolved.append_after == ("classifier",)
     assert resolved.options["reference"] == "normal"
     assert set(resolved.options) == {f.name for f in dataclasses.fields(method)}
     assert Settings(**json.loads(json.dumps(resolved.stored()))).stored() == resolved.stored()

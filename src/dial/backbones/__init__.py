@@ -1,18 +1,29 @@
 """Networks to adapt, one a file: by the names that `--backbone` takes, or as objects."""
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import nn
 
 from dial.backbones import _weights
-from dial.backbones.interface import Backbone, hidden_features
+from dial.backbones.interface import Backbone, classifier_layer, hidden_features
 from dial.errors import DialError, missing_extra
 from dial.registry import Registry
 
-__all__ = ["BACKBONES", "Backbone", "build", "create", "describe", "hidden_features"]
+__all__ = [
+    "BACKBONES",
+    "Backbone",
+    "build",
+    "classifier_layer",
+    "create",
+    "describe",
+    "hidden_features",
+]
 
 BACKBONES = Registry("dial.backbones", Backbone)
 describe = BACKBONES.describe
@@ -42,6 +53,8 @@ def create(
     *,
     num_classes: int = 31,
     weights: str | Path = "auto",
+    image_size: int | None = None,
+    append_after: Sequence[str] | None = None,
     align_logits: bool | None = None,
     frozen: Sequence[str] | None = None,
 ) -> Backbone:
@@ -51,12 +64,15 @@ def create(
         backbone: a name, as for `build`; or a network of your own, which is copied.
         num_classes: the number of the classifier's outputs.
         weights: as for `build`; a network of your own keeps its weights, unless this is a file.
+        image_size: the side of the images that will come; a network that is made for one size
+            is resized for it, if timm can.
+        append_after: names of layers that a DA-layer follows; None is the backbone's default.
         align_logits: whether a DA-layer follows the classifier; None is the backbone's default.
         frozen: names of parts that are not trained; None is the backbone's default.
 
     Raises:
-        DialError: as for `build`; a network with another number of outputs; or unknown names in
-            `frozen`.
+        DialError: as for `build`; a network with another number of outputs, or for images of
+            another size; or unknown names in `append_after` or `frozen`.
 
     >>> create("digits_cnn", num_classes=10, align_logits=False).append_after
     ()
@@ -71,11 +87,39 @@ def create(
         entry = _by_name(backbone, num_classes=num_classes, weights=weights)
     else:
         entry = _of_object(backbone, num_classes=num_classes, weights=weights)
+    if image_size is not None:
+        entry = _resize(entry, image_size)
+    if append_after is not None:
+        entry = replace(entry, append_after=tuple(append_after))
     if align_logits is not None:
         others = [layer for layer in entry.append_after if layer != entry.classifier]
         logits = [entry.classifier] if align_logits else []
         entry = replace(entry, append_after=(*others, *logits))
     return entry if frozen is None else replace(entry, frozen=tuple(frozen))
+
+
+def _resize(entry: Backbone, size: int) -> Backbone:
+    """Prepare a network of timm's for images of another size, where it is made for one size."""
+    network: Any = entry.network
+    configuration = getattr(network, "pretrained_cfg", None) or {}
+    if size == entry.image_size or not configuration.get("fixed_input_size"):
+        return entry
+    modes = {module: module.training for module in network.modules()}
+    try:
+        with warnings.catch_warnings(), torch.no_grad():  # of timm's own interpolation
+            warnings.simplefilter("ignore")
+            if hasattr(network, "set_input_size"):
+                network.set_input_size(img_size=size)
+            network.eval()(next(network.parameters()).new_zeros(1, len(entry.mean), size, size))
+    except Exception as error:  # whatever a network raises if images do not fit
+        raise DialError(
+            wanted=f"images that {entry.name} takes: it is made for {entry.image_size} pixels",
+            got=f"an image size of {size} ({' '.join(str(error).split())[:100]})",
+            fix=f"--image-size {entry.image_size}",
+        ) from error
+    for module, training in modes.items():
+        module.training = training
+    return replace(entry, image_size=size)
 
 
 def _by_name(name: str, *, num_classes: int, weights: str | Path) -> Backbone:

@@ -2,12 +2,13 @@
 
 import difflib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dial.errors import DialError
 
@@ -25,8 +26,8 @@ class Backbone:
     """A network and what training, prediction and export need to know about it.
 
     The network's input is `(N, C, image_size, image_size)`: RGB (or one gray channel) in [0, 1],
-    minus `mean`, divided by `std`. `classifier`, `append_after`, `frozen` and `new` hold names of
-    modules in the network; the last two apply to everything inside these modules.
+    minus `mean`, divided by `std`. `classifier`, `append_after`, `insert_before`, `frozen` and
+    `new` hold names of modules in the network; the last two apply to everything inside these.
 
     >>> backbone = Backbone.of(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(32, 5)))
     >>> backbone.classifier, backbone.num_features, backbone.num_classes
@@ -43,6 +44,8 @@ class Backbone:
     """The side of the crop over the shorter side of the resized image, when evaluating."""
     append_after: tuple[str, ...] = ()
     """Layers that `convert` appends a DA-layer to."""
+    insert_before: tuple[str, ...] = ()
+    """Layers that `convert` inserts a DA-layer before."""
     frozen: tuple[str, ...] = ()
     """Parts that are not trained; their DA-layers still take each domain's statistics."""
     new: tuple[str, ...] = ()
@@ -55,13 +58,14 @@ class Backbone:
 
     def __post_init__(self) -> None:
         modules = dict(self.network.named_modules())
-        for field in ("append_after", "frozen", "new"):
+        for field in ("append_after", "insert_before", "frozen", "new"):
             for name in getattr(self, field):
                 if name not in modules:
+                    close = difflib.get_close_matches(name, modules, n=3) or list(modules)[-3:]
                     raise DialError(
                         wanted=f"names of parts of {self.name} in `{field}`",
                         got=repr(name),
-                        fix="take names from network.named_modules()",
+                        fix=f"take names from network.named_modules(), such as {', '.join(close)}",
                     )
         find_classifier(self.network, self.classifier)
 
@@ -73,17 +77,18 @@ class Backbone:
 
         The classifier is the one that timm names, or else the last linear layer (the last
         convolution where there is no linear layer). Image size, mean and deviation are timm's,
-        or else 224 pixels and ImageNet's.
+        or else 224 pixels and ImageNet's. A network without any BatchNorm gets a DA-layer before
+        and one after its classifier, unless `append_after` or `insert_before` is given.
 
         Raises:
             DialError: no classifier, or a name that the network does not have.
         """
-        settings = find_input(network) | settings
+        classifier = find_classifier(network, classifier)
         return cls(
             name=name or type(network).__name__,
             network=network,
-            classifier=find_classifier(network, classifier),
-            **settings,
+            classifier=classifier,
+            **(find_input(network) | _find_layers(network, classifier, settings) | settings),
         )
 
     @property
@@ -101,21 +106,22 @@ class Backbone:
         reference: "str | Reference" = "normal",
         domains: Sequence[str] | None = None,
     ) -> nn.Module:
-        """Apply `dial.convert` to the network, in place, with a DA-layer after `append_after`.
+        """Apply `dial.convert` to the network, in place, with the layers this record names.
 
         The domains are by default `sources` and `targets`.
         """
         from dial.layers import convert  # a finished model runs without any DA-layer code
 
         domains = domains or (*self.sources, *self.targets)
-        return convert(self.network, reference, domains, append_after=self.append_after)
+        return convert(self.network, reference, domains, self.append_after, self.insert_before)
 
     @contextmanager
     def hidden_features(self) -> Iterator[list[Tensor]]:
         """Collect the last hidden features of each forward pass inside the `with`.
 
-        They are the classifier's input, `(N, num_features)`, averaged over positions where the
-        classifier is a convolution. Works before and after `convert`, on joint batches too.
+        They are the input of the linear layer or convolution that is the classifier, after a
+        DA-layer inserted before it: `(N, num_features)`, averaged over positions or tokens where
+        there are any. Works before and after `convert`, on joint batches too.
 
         >>> import torch
         >>> backbone = Backbone.of(nn.Sequential(nn.Flatten(), nn.Linear(12, 5)))
@@ -165,7 +171,7 @@ class Backbone:
         return {layer.bias for layer in layers if isinstance(layer.bias, nn.Parameter)}
 
     def _classifier_weight(self) -> Tensor:
-        layer: Any = _inner(self.network.get_submodule(self.classifier))
+        layer: Any = classifier_layer(self.network, self.classifier)
         return layer.weight  # type: ignore[no-any-return]
 
 
@@ -174,15 +180,29 @@ def hidden_features(network: nn.Module, classifier: str) -> Iterator[list[Tensor
     """`Backbone.hidden_features` of any network whose classifier has this name."""
     features: list[Tensor] = []
 
-    def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def keep(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         x = inputs[0]
-        features.append(x.flatten(2).mean(2) if x.dim() > 2 else x)  # noqa: PLR2004
+        if x.dim() > 2:  # noqa: PLR2004
+            x = x.movedim(-1, 1) if isinstance(layer, nn.Linear) else x
+            x = x.flatten(2).mean(2)
+        features.append(x)
 
-    hook = network.get_submodule(classifier).register_forward_pre_hook(keep)
+    hook = classifier_layer(network, classifier).register_forward_pre_hook(keep)
     try:
         yield features
     finally:
         hook.remove()
+
+
+def classifier_layer(network: nn.Module, name: str) -> nn.Module:
+    """Returns the linear layer or convolution of a classifier, without what is around it.
+
+    Around it may be DA-layers, or BatchNorms where those could not be merged into it.
+    """
+    layer = network.get_submodule(name)
+    while isinstance(layer, nn.Sequential):
+        layer = next(m for m in layer if isinstance(m, (*_CLASSIFIERS, nn.Sequential)))
+    return layer
 
 
 def find_classifier(network: nn.Module, name: str | None = None) -> str:
@@ -202,6 +222,12 @@ def find_classifier(network: nn.Module, name: str | None = None) -> str:
     layers = {n: layer for n, layer in layers.items() if isinstance(layer, _CLASSIFIERS)}
     if name is None:
         name = _timm_configuration(network).get("classifier") or _last(layers)
+    if isinstance(name, (tuple, list)):
+        raise DialError(
+            wanted=f"one classifier in {type(network).__name__}",
+            got=f"{len(name)}, {', '.join(map(str, name))}",
+            fix="choose a network with one, such as the variant that is not distilled",
+        )
     if name in layers:
         return str(name)
     close = difflib.get_close_matches(str(name), layers, n=3) or list(layers)[-3:]
@@ -223,10 +249,23 @@ def find_input(network: nn.Module) -> dict[str, Any]:
     }
 
 
+def _find_layers(
+    network: nn.Module, classifier: str, given: Mapping[str, Any]
+) -> dict[str, tuple[str, ...]]:
+    """Returns where a network without BatchNorm gets DA-layers; nothing for others."""
+    layers = sys.modules.get("dial.layers")
+    norms = (_BatchNorm, layers.DomainSpecific) if layers else _BatchNorm
+    if given.keys() & {"append_after", "insert_before"} or any(
+        isinstance(module, norms) for module in network.modules()
+    ):
+        return {}
+    return {"append_after": (classifier,), "insert_before": (classifier,)}
+
+
 def _inner(module: nn.Module) -> nn.Module:
-    """The layer that `convert` appended a DA-layer to; any other module as it is."""
+    """The layer that `convert` put DA-layers around; any other module as it is."""
     layers = sys.modules.get("dial.layers")  # without it, nothing was converted
-    return module[0] if layers and isinstance(module, layers.Appended) else module
+    return module.layer if layers and isinstance(module, layers.AlignedLayer) else module
 
 
 def _last(layers: dict[str, nn.Module]) -> str | None:

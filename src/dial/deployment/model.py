@@ -1,8 +1,7 @@
 """Finished predictors on disk: tensors and a description, no code."""
 
-import copy
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from dial.errors import DialError
 
 VERSION = 3
 _WITH_PAIRS = 2  # the former version, in which a BatchNorm followed the layers in `append_after`
+_NORMS: dict[int, Any]  # by the dimensions of the weight of the layer beside it
+_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 
 
 @dataclass(frozen=True)
@@ -36,25 +37,6 @@ class Model:
             "classes": self.classes,
             "preprocessing": self.preprocessing.to_dict(),
         }
-
-
-def plain(network: nn.Module, backbone: Backbone) -> nn.Module:
-    """Returns a copy in eval mode that has the backbone's own architecture.
-
-    Args:
-        network: as `fold(..., fuse=False)` returns it. Where a layer in `append_after` became
-            `Sequential(layer, BatchNorm)`, the norm is merged into the layer, which gets a bias
-            if it has none.
-        backbone: the backbone that was adapted.
-    """
-    network = copy.deepcopy(network).eval()
-    for name in backbone.append_after:
-        pair = network.get_submodule(name)
-        if isinstance(pair, nn.Sequential):  # otherwise the method appends no DA-layers
-            layer, norm = pair
-            fuse: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
-            _replace(network, pair, fuse(layer, norm))
-    return network
 
 
 def save(path: Path, model: Model) -> None:
@@ -78,21 +60,26 @@ def load(path: Path, *, backbone: Backbone | nn.Module | None = None) -> Model:
         path, wanted="a finished model", version=VERSION, former=(_WITH_PAIRS,), fix=fix
     )
     name, classes = about["backbone"], tuple(about["classes"])
-    entry = create(name if backbone is None else backbone, num_classes=len(classes), weights="none")
-    entry, network = replace(entry, append_after=about.get("append_after", ())), entry.network
+    preprocessing = Preprocessing(**about["preprocessing"])
+    entry = create(
+        name if backbone is None else backbone,
+        num_classes=len(classes),
+        weights="none",
+        image_size=preprocessing.size,
+    )
+    network = entry.network
     try:
-        for pair in entry.append_after:
-            layer = network.get_submodule(pair)
-            norm = nn.BatchNorm1d(len(tensors[f"{pair}.1.weight"]))
-            _replace(network, layer, nn.Sequential(layer, norm))
+        _add_norms(network, tensors)
         _fill(network, tensors)
-    except (AttributeError, KeyError, RuntimeError) as error:
+        for pair in about.get("append_after", ()):
+            _merge(network, pair)
+    except (AttributeError, KeyError, RuntimeError, ValueError) as error:
         raise DialError(
             wanted=f"in {path} the tensors of {entry.name}",
             got=f"others ({' '.join(str(error).split())[:200]})",
             fix="pass the network that was adapted: dial.runs.load(folder, backbone=network)",
         ) from error
-    return Model(plain(network, entry), classes, Preprocessing(**about["preprocessing"]), name)
+    return Model(network.eval(), classes, preprocessing, name)
 
 
 def state(network: nn.Module) -> dict[str, Tensor]:
@@ -111,11 +98,36 @@ def predict(network: nn.Module, batches: Iterable[Tensor]) -> Tensor:
     return torch.cat([network(images.to(like)).float().cpu() for images in batches])
 
 
+def _add_norms(network: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Put BatchNorms around layers where the file has them: `0` and `1` of a layer's name.
+
+    They were DA-layers that could not be merged into the layer, or in the former version were not.
+    """
+    known = {name for name, _ in network.named_modules()}
+    statistics = [n.split(".")[:-1] for n in tensors if n.endswith(".running_mean")]
+    norms = [place for place in statistics if ".".join(place) not in known]
+    for name in dict.fromkeys(".".join(place[:-1]) for place in norms):
+        layer: Any = network.get_submodule(name)
+        parts: list[nn.Module] = [layer]
+        for index in sorted(int(place[-1]) for place in norms if ".".join(place[:-1]) == name):
+            channels = len(tensors[f"{name}.{index}.running_mean"])
+            parts.insert(index, _NORMS[layer.weight.dim()](channels))
+        _replace(network, layer, nn.Sequential(*parts))
+
+
+def _merge(network: nn.Module, name: str) -> None:
+    """Merge the BatchNorm after a layer, of a file of the former version, into the layer."""
+    pair: Any = network.eval().get_submodule(name)
+    layer, norm = pair
+    fuse: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
+    _replace(network, pair, fuse(layer, norm))
+
+
 def _replace(network: nn.Module, old: nn.Module, new: nn.Module) -> None:
     """Put a module in the place of another, wherever that is used."""
     for parent in list(network.modules()):
         for name, child in parent._modules.items():
-            if child is old:
+            if child is old and parent is not new:
                 parent._modules[name] = new
 
 

@@ -3,10 +3,11 @@
 from dial.layers.alignment import DomainAlignment, DomainAlignmentAct
 from dial.layers.calibration import calibrate, to_network
 from dial.layers.context import DomainSpecific, domain_layers, use_domain, use_domain_if_any
-from dial.layers.conversion import Appended, convert, replace_modules
+from dial.layers.conversion import AlignedLayer, Appended, convert, replace_modules
 from dial.layers.folding import fold
 
 __all__ = [
+    "AlignedLayer",
     "Appended",
     "DomainAlignment",
     "DomainAlignmentAct",

@@ -1,4 +1,4 @@
-"""`convert`: DA-layers in place of a network's BatchNorms, and after layers by name."""
+"""`convert`: DA-layers in place of a network's BatchNorms, and around layers by name."""
 
 import difflib
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
@@ -20,8 +20,45 @@ _INPUT_RANKS = {nn.BatchNorm1d: 2, nn.BatchNorm2d: 4, nn.BatchNorm3d: 5}
 _PLAIN_FORWARDS = (_BatchNorm.forward, nn.SyncBatchNorm.forward)
 
 
-class Appended(nn.Sequential):
-    """A layer and the DA-layer that `convert` appended to it."""
+class AlignedLayer(nn.Sequential):
+    """A layer with the DA-layers that `convert` put before it, after it, or both.
+
+    The channels of a linear layer are its last dimension: `(N, C)`, or `(N, *, C)` for tokens.
+    """
+
+    @property
+    def layer(self) -> nn.Module:
+        """The layer itself, also where it was converted more than once."""
+        layer = next(module for module in self if not isinstance(module, DomainAlignment))
+        return layer.layer if isinstance(layer, AlignedLayer) else layer
+
+    @property
+    def before(self) -> DomainAlignment | None:
+        """The DA-layer before the layer, if there is one."""
+        return self[0] if isinstance(self[0], DomainAlignment) else None
+
+    @property
+    def after(self) -> DomainAlignment | None:
+        """The DA-layer after the layer, if there is one."""
+        return self[-1] if isinstance(self[-1], DomainAlignment) else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the layer's output, with its input and output aligned."""
+        for module in self:
+            # `fold` traces the network without tensors.
+            aligns = isinstance(module, DomainAlignment) and isinstance(x, Tensor)
+            x = self._align(x, module) if aligns else module(x)
+        return x
+
+    def _align(self, x: Tensor, alignment: nn.Module) -> Tensor:
+        # A DA-layer refers to its input weakly, for `losses.sparsity`: a view would be gone.
+        if isinstance(self.layer, nn.Linear) and x.dim() > 2:  # noqa: PLR2004
+            x = x.movedim(-1, 1).clone(memory_format=torch.contiguous_format)
+            return alignment(x).movedim(1, -1)  # type: ignore[no-any-return]
+        return alignment(x.clone() if alignment is self.before else x)  # type: ignore[no-any-return]
+
+
+Appended = AlignedLayer  # the former name
 
 
 def convert(
@@ -29,6 +66,7 @@ def convert(
     reference: str | Reference = "normal",
     domains: Sequence[str] = ("source", "target"),
     append_after: Collection[str] = (),
+    insert_before: Collection[str] = (),
 ) -> nn.Module:
     """Replace every BatchNorm of a network by a DA-layer, in place, and return the network.
 
@@ -42,25 +80,34 @@ def convert(
         reference: the reference distribution, by name or as an object.
         domains: the names of the domains.
         append_after: names of linear or convolutional layers after which a new DA-layer
-            (weight 1, bias 0) is inserted.
+            (weight 1, bias 0) is inserted, on the layer's output channels.
+        insert_before: names of such layers before which one is inserted, on the layer's input
+            channels.
 
     Raises:
-        DialError: nothing to convert, an unknown name in `append_after`, or a BatchNorm subclass
-            with another forward pass.
+        DialError: nothing to convert, an unknown name in `append_after` or `insert_before`, or a
+            BatchNorm subclass with another forward pass.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(32, 5))
     >>> model = convert(model, append_after=["3"])
     >>> [type(layer).__name__ for layer in model]
-    ['Conv2d', 'DomainAlignment', 'Flatten', 'Appended']
+    ['Conv2d', 'DomainAlignment', 'Flatten', 'AlignedLayer']
     """
     norms = {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
-    _check_request(model, norms, append_after)
+    _check_request(model, norms, append_after=append_after, insert_before=insert_before)
     replacements: dict[nn.Module, nn.Module] = {}
     for name, norm in norms.items():
         replacements[norm] = _alignment_for(norm, name, reference=reference, domains=domains)
-    for name in append_after:
+    for name in dict.fromkeys([*insert_before, *append_after]):
         layer = model.get_submodule(name)
-        replacements[layer] = _appended(layer, name, reference=reference, domains=domains)
+        replacements[layer] = _aligned(
+            layer,
+            name,
+            before=name in insert_before,
+            after=name in append_after,
+            reference=reference,
+            domains=domains,
+        )
     return replace_modules(model, replacements)
 
 
@@ -80,29 +127,31 @@ def timm_fused_norms() -> tuple[type[_BatchNorm], ...]:
 
 
 def _check_request(
-    model: nn.Module, norms: dict[str, _BatchNorm], append_after: Collection[str]
+    model: nn.Module, norms: dict[str, _BatchNorm], **requested: Collection[str]
 ) -> None:
     names = [name for name, _ in model.named_modules() if name]
-    if isinstance(append_after, str):
-        raise DialError(
-            wanted="a collection of layer names in append_after",
-            got=f"the string {append_after!r}",
-            fix=f"append_after=[{append_after!r}]",
-        )
-    for name in append_after:
-        if name not in names:
-            close = difflib.get_close_matches(name, names, n=3) or names[-3:]
+    for field, layers in requested.items():
+        if isinstance(layers, str):
             raise DialError(
-                wanted="the name of a layer in append_after",
-                got=f"{name!r}, which {type(model).__name__} does not have",
-                fix=f"take a name of model.named_modules(), such as {', '.join(close)}",
+                wanted=f"a collection of layer names in {field}",
+                got=f"the string {layers!r}",
+                fix=f"{field}=[{layers!r}]",
             )
-    if not norms and not append_after:
+        for name in layers:
+            if name not in names:
+                close = difflib.get_close_matches(name, names, n=3) or names[-3:]
+                raise DialError(
+                    wanted=f"the name of a layer in {field}",
+                    got=f"{name!r}, which {type(model).__name__} does not have",
+                    fix=f"take a name of model.named_modules(), such as {', '.join(close)}",
+                )
+    if not norms and not any(requested.values()):
         converted = any(isinstance(module, DomainSpecific) for module in model.modules())
         raise DialError(
             wanted="a network with BatchNorm layers",
             got=f"a {type(model).__name__} " + ("converted before" if converted else "without any"),
-            fix="name the layers that get a DA-layer with append_after=[...]",
+            fix="name the layers that get a DA-layer with append_after=[...] or "
+            "insert_before=[...]",
         )
 
 
@@ -170,19 +219,37 @@ def _copy_statistics(norm: _BatchNorm, layer: DomainAlignment) -> None:
     layer.weight.mul_(ratio)
 
 
-def _appended(
-    layer: nn.Module, name: str, *, reference: str | Reference, domains: Sequence[str]
-) -> Appended:
-    features = getattr(layer, "out_features", getattr(layer, "out_channels", None))
+def _aligned(
+    layer: nn.Module,
+    name: str,
+    *,
+    before: bool,
+    after: bool,
+    reference: str | Reference,
+    domains: Sequence[str],
+) -> AlignedLayer:
+    """Returns a layer with new DA-layers around it."""
     weight = getattr(layer, "weight", None)
-    if not isinstance(features, int) or not isinstance(weight, torch.Tensor):
-        raise DialError(
-            wanted="linear or convolutional layers in append_after",
-            got=f"'{name}', a {type(layer).__name__}",
-            fix="name the layer whose output is to be aligned",
+    parts: list[nn.Module] = [layer]
+    for wanted, field, side in (
+        (before, "insert_before", "in"),
+        (after, "append_after", "out"),
+    ):
+        if not wanted:
+            continue
+        features = getattr(layer, f"{side}_features", getattr(layer, f"{side}_channels", None))
+        if not isinstance(features, int) or not isinstance(weight, Tensor):
+            raise DialError(
+                wanted=f"linear or convolutional layers in {field}",
+                got=f"'{name}', a {type(layer).__name__}",
+                fix="name the layer whose input or output is to be aligned",
+            )
+        new = DomainAlignment(
+            features, domains=domains, reference=reference, device=weight.device, dtype=weight.dtype
         )
-    new = DomainAlignment(
-        features, domains=domains, reference=reference, device=weight.device, dtype=weight.dtype
-    )
-    new.name, new.input_rank = f"{name}.1", weight.dim()
-    return Appended(layer, new).train(layer.training)
+        new.input_rank = weight.dim()
+        parts.insert(0 if side == "in" else len(parts), new)
+    for index, part in enumerate(parts):
+        if isinstance(part, DomainAlignment):
+            part.name = f"{name}.{index}"
+    return AlignedLayer(*parts).train(layer.training)

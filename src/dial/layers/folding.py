@@ -10,25 +10,29 @@ from torch import Tensor, fx, nn
 from dial.errors import DialError
 from dial.layers.alignment import DomainAlignment, DomainAlignmentAct
 from dial.layers.context import DomainSpecific, domain_layers
-from dial.layers.conversion import Appended, replace_modules
+from dial.layers.conversion import AlignedLayer, replace_modules
 
 _BATCH_NORMS: dict[int | None, type[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d]]
 _BATCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+Maps = dict[DomainAlignment, tuple[Tensor, Tensor]]
+"""Frozen location and squared scale of DA-layers."""
 _FUSIBLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.Module:
     """Returns the predictor of one domain, a network without any class of this package.
 
-    A DA-layer with fixed statistics is an affine map of each channel. It is multiplied into the
-    convolution or linear layer before it, if the network's graph shows that this layer feeds
-    nothing else. Otherwise it becomes an ordinary BatchNorm.
+    A DA-layer with fixed statistics is an affine map of each channel. One that `convert` put before
+    or after a linear or convolutional layer is multiplied into that layer. One that replaced a
+    BatchNorm is multiplied into the layer before it, if the network's graph shows that this layer
+    feeds nothing else. Otherwise it becomes an ordinary BatchNorm; so does one before a convolution
+    that pads its input with zeros.
 
     Args:
         model: a network with DA-layers; it is not changed.
         domain: the domain whose statistics to use.
-        fuse: whether to multiply into the layers before; if not, the network keeps the
-            architecture it had before `convert`.
+        fuse: whether to multiply what were BatchNorms into the layers before; if not, the
+            network keeps the architecture it had before `convert`.
 
     Returns:
         A copy in eval mode.
@@ -48,16 +52,19 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
     plain = copy.deepcopy(getattr(model, "_orig_mod", model)).eval()
     layers = {n: m for n, m in domain_layers(plain).items() if isinstance(m, DomainAlignment)}
     sources = _sources(plain) if fuse else {}
+    maps = {layer: _transform(layer, name, domain) for name, layer in layers.items()}
+    aligned = [module for module in plain.modules() if isinstance(module, AlignedLayer)]
     replacements: dict[nn.Module, nn.Module] = {}
+    for module in reversed(aligned):  # inner ones first
+        _merge(module, maps, replacements)
     for name, layer in layers.items():
-        location, square = _transform(layer, name, domain)
-        fused = layer in sources and _fuse(sources[layer], layer, location, square)
-        replacements[layer] = _rest(layer) if fused else _norm(layer, name, location, square)
-    for module in plain.modules():
-        if isinstance(module, Appended):
-            first, after = module[0], replacements[module[1]]
-            fused = isinstance(after, nn.Identity)
-            replacements[module] = first if fused else nn.Sequential(first, after)
+        if layer not in replacements:
+            fused = layer in sources and _fuse(sources[layer], layer, *maps[layer])
+            replacements[layer] = _rest(layer) if fused else _norm(layer, name, *maps[layer])
+    for module in reversed(aligned):
+        parts = [replacements.get(part, part) for part in module]
+        parts = [part for part in parts if not isinstance(part, nn.Identity)]
+        replacements[module] = parts[0] if len(parts) == 1 else nn.Sequential(*parts)
     return replace_modules(plain, replacements)
 
 
@@ -106,24 +113,87 @@ def _sources(model: nn.Module) -> dict[nn.Module, nn.Module]:
 
 
 @torch.no_grad()
+def _merge(module: AlignedLayer, maps: Maps, replacements: dict[nn.Module, nn.Module]) -> None:
+    """Multiply the DA-layers around a layer into it, where that is possible."""
+    layer, inner = module.layer, next(m for m in module if not isinstance(m, DomainAlignment))
+    if isinstance(inner, AlignedLayer) and any(
+        isinstance(part, DomainAlignment) and part not in replacements for part in inner
+    ):
+        return  # what lies between could not be merged
+    for alignment, merge in ((module.before, _merge_before), (module.after, _merge_after)):
+        if alignment is None:
+            continue
+        if _is_fusible(layer) and merge(layer, *_affine(alignment, *maps[alignment])):
+            replacements[alignment] = nn.Identity()
+        elif isinstance(layer, nn.Linear) and alignment.input_rank not in (None, 2):
+            raise DialError(
+                wanted=f"an ordinary linear layer to merge {alignment.description()} into",
+                got=f"a {type(layer).__name__} with hooks or weights of its own making",
+                fix="name another layer in append_after or insert_before",
+            )
+
+
+@torch.no_grad()
 def _fuse(source: nn.Module, layer: DomainAlignment, location: Tensor, square: Tensor) -> bool:
     """Multiply a frozen DA-layer into the layer before it; returns False if not possible."""
-    if type(source) not in (*_FUSIBLE, *_timm_convolutions()) or source._forward_hooks:
-        return False
-    if nn.utils.parametrize.is_parametrized(source):
+    if not _is_fusible(source):
         return False
     if isinstance(source, nn.Linear) and layer.input_rank not in (None, 2):
         return False  # on (N, L, C) a linear layer's features are not the DA-layer's channels
-    weight, bias = source.weight, source.bias
-    if not isinstance(weight, nn.Parameter):
-        return False
+    return _merge_after(source, *_affine(layer, location, square))
+
+
+def _is_fusible(layer: nn.Module) -> bool:
+    kinds = (*_FUSIBLE, *_timm_convolutions())
+    is_plain = type(layer) in kinds and isinstance(layer.weight, nn.Parameter)
+    return is_plain and not nn.utils.parametrize.is_parametrized(layer)
+
+
+def _affine(layer: DomainAlignment, location: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns factor and shift of each channel: the layer computes `factor * x + shift`."""
     factor = square.rsqrt() * (1 if layer.weight is None else layer.weight.double())
-    shift = -location * factor + (0 if layer.bias is None else layer.bias.double())
-    if isinstance(bias, Tensor):
-        shift = shift + bias.double() * factor
-    weight.copy_(weight.double() * factor.view(-1, *[1] * (weight.dim() - 1)))
-    source.bias = nn.Parameter(shift.to(weight.dtype), weight.requires_grad)
+    return factor, -location * factor + (0 if layer.bias is None else layer.bias.double())
+
+
+def _merge_after(layer: Any, factor: Tensor, shift: Tensor) -> bool:
+    """`factor * (W x + d) + shift` as one layer; returns False if not possible."""
+    if layer._forward_hooks:
+        return False
+    weight = layer.weight.double() * factor.view(-1, *[1] * (layer.weight.dim() - 1))
+    bias = shift if layer.bias is None else shift + layer.bias.double() * factor
+    _set(layer, weight, bias)
     return True
+
+
+def _merge_before(layer: Any, factor: Tensor, shift: Tensor) -> bool:
+    """`W (factor * x + shift) + d` as one layer; returns False if not possible."""
+    if layer._forward_pre_hooks or _pads_with_zeros(layer):
+        return False
+    weight = layer.weight.double()
+    rows = torch.arange(len(weight), device=weight.device)
+    groups = getattr(layer, "groups", 1)
+    group = rows * groups // len(weight)  # of each output channel
+    shape = len(weight), -1, *[1] * (weight.dim() - 2)
+    factor, shift = (values.view(groups, -1)[group].view(shape) for values in (factor, shift))
+    bias = (weight * shift).flatten(1).sum(1)
+    _set(layer, weight * factor, bias if layer.bias is None else bias + layer.bias.double())
+    return True
+
+
+def _pads_with_zeros(layer: Any) -> bool:
+    """Whether a layer adds zeros to its input, which a DA-layer before it does not shift."""
+    if isinstance(layer, nn.Linear):
+        return False
+    if type(layer) in _timm_convolutions():  # as many as the image needs
+        return any(size > 1 for size in layer.kernel_size)
+    return layer.padding_mode == "zeros" and any(layer._reversed_padding_repeated_twice)
+
+
+def _set(layer: Any, weight: Tensor, bias: Tensor) -> None:
+    """Give a layer new parameters, of its own even where its weight is tied to another's."""
+    like = layer.weight
+    layer.weight = nn.Parameter(weight.to(like.dtype), like.requires_grad)
+    layer.bias = nn.Parameter(bias.to(like.dtype), like.requires_grad)
 
 
 def _timm_convolutions() -> tuple[type[nn.Module], ...]:

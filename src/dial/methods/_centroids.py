@@ -6,7 +6,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from dial.backbones import hidden_features
 from dial.layers import to_network
@@ -29,7 +28,7 @@ def set_centroid_classifier(
     logits are `scale * centroid / |centroid| . f`; the scale keeps the mean confidence.
 
     Args:
-        network: in eval mode; a BatchNorm may follow its linear classifier.
+        network: in eval mode.
         images: target images in batches.
         classifier: the name of the classifier in the network.
 
@@ -61,14 +60,18 @@ def set_centroid_classifier(
 
 @torch.no_grad()
 def set_classifier(network: nn.Module, classifier: str, weight: Tensor, bias: Tensor) -> None:
-    """Change a plain network's linear classifier; a BatchNorm after it becomes the identity."""
+    """Change a network's linear classifier, and remove a DA-layer or BatchNorm after it.
+
+    A DA-layer before it stays: weight `(K, D)` and bias `(K,)` are for `hidden_features`.
+    """
     layer = linear_classifier(network, classifier)
     layer.weight.copy_(weight)
     layer.bias.copy_(bias)
-    for norm in network.get_submodule(classifier).modules():
-        if isinstance(norm, _BatchNorm) and norm.running_var is not None:
-            norm.reset_parameters()
-            norm.running_var.fill_(1 - norm.eps)  # the identity in eval mode
+    around = network.get_submodule(classifier)
+    while isinstance(around, nn.Sequential):
+        place = next(i for i, m in enumerate(around) if layer in m.modules())
+        del around[place + 1 :]
+        around = around[place]
 
 
 def scale_for_confidence(scores: Tensor, confidence: float) -> float:

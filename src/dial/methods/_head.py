@@ -235,8 +235,8 @@ class Fitted(NamedTuple):
     domain: str
     """The target's name in the DA-layers."""
     head: Head
-    source: Tensor
-    """The source's features, `(N, D)`."""
+    sources: dict[str, Tensor]
+    """The features of each source, `(N, D)`."""
     target: Output
     aligned: Tensor
     """The source's features, with the means of several sources made equal."""
@@ -255,8 +255,7 @@ def fit_to_network(
     predictor from before training, `first`, have a part too.
     """
     sources = extract_sources(trainee, images)
-    source = Output(*(torch.cat(parts) for parts in zip(*sources, strict=True)))
-    aligned = align_means(source.features, [len(output.features) for output in sources])
+    aligned = align_means([*sources.values()])
     device = aligned.device
     fitted = {}
     for domain, batches in images.targets.items():
@@ -273,19 +272,19 @@ def fit_to_network(
         )
         # Moved once: candidates of one network share these tensors, by which they are told apart.
         outputs = Output(*(part.cpu() for part in target))
-        fitted[domain] = Fitted(domain, head, source.features.cpu(), outputs, aligned.cpu())
+        fitted[domain] = Fitted(domain, head, sources, outputs, aligned.cpu())
     return fitted
 
 
-def align_means(features: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Returns the features of several sources, each moved by a constant to the mean of them all.
+def align_means(sources: Sequence[Tensor]) -> Tensor:
+    """Returns the features of all sources, each moved by a constant to the mean of them all.
 
     Removing the mean of the result then removes that of each source.
     """
-    if len(sizes) == 1:
-        return features
-    parts = [part - part.mean(0) for part in features.split([*sizes])]
-    return torch.cat(parts) + features.mean(0)
+    if len(sources) == 1:
+        return sources[0]
+    parts = [features - features.mean(0) for features in sources]
+    return torch.cat(parts) + torch.cat([*sources]).mean(0)
 
 
 @torch.no_grad()
@@ -294,12 +293,13 @@ def make_candidate(
 ) -> Candidate:
     """Returns the target's predictor with the head, or with the network's own classifier."""
     is_aligned = any(isinstance(module, DomainSpecific) for module in trainee.network.modules())
-    network = fold(trainee.network, fitted.domain, fuse=False) if is_aligned else None
-    network = network or copy.deepcopy(trainee.network).eval()
+    network = copy.deepcopy(trainee.network).eval()
     head, (logits, features) = fitted.head, fitted.target
     if not own_classifier:
         logits = nn.functional.linear(features, head.weight.cpu(), head.bias.cpu())
         set_classifier(network, trainee.backbone.classifier, head.weight, head.bias)
+    if is_aligned:  # with a DA-layer before the classifier, features are its output
+        network = fold(network, fitted.domain, fuse=False)
     return Candidate(
         name,
         network,

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dial.backbones import Backbone
 from dial.data.batches import Batch
+from dial.errors import DialError
 from dial.layers import calibrate, convert, fold, use_domain
 from dial.methods.interface import Images, Method, Terms, Trainee, cross_entropy, shares
 
@@ -29,6 +31,12 @@ class AdaBN(Method):
 
     def prepare(self, backbone: Backbone) -> Trainee:
         """Returns the network with statistics per domain in its BatchNorms."""
+        if not any(isinstance(module, _BatchNorm) for module in backbone.network.modules()):
+            raise DialError(
+                wanted="a network with BatchNorm layers, whose statistics are replaced",
+                got=f"{backbone.name}, without any",
+                fix="choose another backbone, or the method dial",
+            )
         convert(backbone.network, domains=(*backbone.sources, *backbone.targets))
         return Trainee(backbone, frozen_norms=self.statistics == "frozen")
 

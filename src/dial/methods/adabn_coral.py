@@ -27,7 +27,7 @@ class AdaBNCoral(AdaBN):
         super().finish(trainee, images)
         for domain, batches in images.sources.items():
             calibrate(trainee.network, batches, domain=domain)
-        source = torch.cat([output.features for output in extract_sources(trainee, images)])
+        source = torch.cat([*extract_sources(trainee, images).values()])
         target = extract(trainee, images.target, images.domain).features
         features, labels = recolor(source, target), images.source_labels
         fit_classifier(trainee, features, labels, regularization=self.regularization)

@@ -77,7 +77,7 @@ class Dial(Method):
     without = "the same network with the source's statistics in its DA-layers"
 
     def prepare(self, backbone: Backbone) -> Trainee:
-        """Returns the network with DA-layers for its BatchNorms and after `append_after`."""
+        """Returns the network with DA-layers for its BatchNorms and where the backbone says."""
         if self.centroids or self.head:
             linear_classifier(backbone.network, backbone.classifier)  # fail before training
         backbone.convert(self.reference_for(backbone))
@@ -96,7 +96,9 @@ class Dial(Method):
         fitted = fit_to_network(trainee, images, trained=False)
         first = {name: make_candidate("frozen", trainee, each) for name, each in fitted.items()}
         if self.start == "probe":
-            start_from_features(trainee, fitted[images.domain].source, images.source_labels)
+            features = {name: each.target.features for name, each in fitted.items()}
+            features |= fitted[images.domain].sources
+            start_from_features(trainee, features, images.source_labels)
         return first
 
     def refresh(self, trainee: Trainee, images: Images, first: Mapping[str, Candidate]) -> None:

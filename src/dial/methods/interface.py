@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dial.backbones import Backbone
+from dial.backbones import Backbone, classifier_layer
 from dial.data.batches import Batch
 from dial.errors import DialError
 from dial.layers import DomainSpecific
@@ -226,9 +226,8 @@ class PlainMethod(Method):
 
 
 def linear_classifier(network: nn.Module, name: str) -> nn.Linear:
-    """Returns the linear layer of the classifier, without a DA-layer or BatchNorm after it."""
-    layer = network.get_submodule(name)
-    layer = layer[0] if isinstance(layer, nn.Sequential) else layer
+    """Returns the linear layer of the classifier, without the DA-layers around it."""
+    layer = classifier_layer(network, name)
     if not isinstance(layer, nn.Linear) or layer.bias is None:
         raise DialError(
             wanted="a linear classifier with a bias, to refit it before or after training",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dial import files
-from dial.backbones import hidden_features
+from dial.backbones import classifier_layer, hidden_features
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import PreparedDomain, PreparedSource
 from dial.data.transforms import Preprocessing
@@ -163,11 +163,14 @@ def observe(
         measured: the largest number of images over which moments are taken.
 
     Returns the logits of all images, the features of the first ones, and the moments of what
-    reaches each BatchNorm layer (at about 64 positions of an image).
+    reaches each BatchNorm layer (at about 64 positions of an image), or the classifier of a network
+    without any.
     """
     network.eval()
     logits, features, count = [], [], 0
+    norms: dict[str, nn.Module]
     norms = {name: m for name, m in network.named_modules() if isinstance(m, _BatchNorm)}
+    norms = norms or {classifier: classifier_layer(network, classifier)}
     accumulators = {name: MomentAccumulator() for name in norms}
 
     def measure(_: nn.Module, inputs: tuple[Tensor, ...], *, to: MomentAccumulator) -> None:

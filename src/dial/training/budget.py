@@ -134,6 +134,8 @@ def measure_speed(settings: Settings, domains: Domains) -> Speed:
         settings.backbone,
         num_classes=len(source.labels.classes),
         weights="none",
+        image_size=settings.image_size,
+        append_after=settings.append_after,
         align_logits=settings.align_logits,
         frozen=settings.frozen,
     )

@@ -16,7 +16,7 @@ from dial.data.domain import Domain, Domains
 from dial.errors import DialError
 from dial.training.settings import BEFORE, Settings
 
-AUTOMATIC = ("image_size", "align_logits", "frozen", "method.reference")
+AUTOMATIC = ("image_size", "append_after", "align_logits", "frozen", "method.reference")
 """Settings that can be left to the backbone."""
 _REPEATED = ("device", "devices", "precision", "skip_bad")
 

@@ -47,6 +47,8 @@ class Settings:
     """Side of the images in pixels; by default the backbone's."""
     merge_sources: bool = False
     """Treat several sources as one domain."""
+    append_after: tuple[str, ...] | None = None
+    """Layers that get a DA-layer after them, besides the BatchNorms; by default the backbone's."""
     align_logits: bool | None = None
     """Add a DA-layer after the classifier; by default the backbone decides."""
     optimizer: str = "sgd"
@@ -73,7 +75,7 @@ class Settings:
     """Seed of everything random."""
 
     def __post_init__(self) -> None:
-        for name in ("milestones", "frozen"):  # lists, where they come from JSON
+        for name in ("milestones", "append_after", "frozen"):  # lists, where they come from JSON
             value = getattr(self, name)
             object.__setattr__(self, name, value if value is None else tuple(value))
         wrong = {
@@ -139,6 +141,7 @@ class Settings:
             self,
             options=options,
             image_size=self.image_size or backbone.image_size,
+            append_after=backbone.append_after,
             align_logits=backbone.classifier in backbone.append_after,
             frozen=backbone.frozen,
         )
