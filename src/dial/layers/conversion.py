@@ -44,13 +44,18 @@ class AlignedLayer(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the layer's output, with its input and output aligned."""
-        channels_last = isinstance(self.layer, nn.Linear)
         for module in self:
-            if channels_last and isinstance(module, DomainAlignment):
-                x = module(x.movedim(-1, 1)).movedim(1, -1)  # views, and nothing for (N, C)
-            else:
-                x = module(x)
+            # `fold` traces the network without tensors.
+            aligns = isinstance(module, DomainAlignment) and isinstance(x, Tensor)
+            x = self._align(x, module) if aligns else module(x)
         return x
+
+    def _align(self, x: Tensor, alignment: nn.Module) -> Tensor:
+        # A DA-layer refers to its input weakly, for `losses.sparsity`: a view would be gone.
+        if isinstance(self.layer, nn.Linear) and x.dim() > 2:  # noqa: PLR2004
+            x = x.movedim(-1, 1).clone(memory_format=torch.contiguous_format)
+            return alignment(x).movedim(1, -1)  # type: ignore[no-any-return]
+        return alignment(x.clone() if alignment is self.before else x)  # type: ignore[no-any-return]
 
 
 Appended = AlignedLayer  # the former name
