@@ -12,7 +12,7 @@ import torchvision
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dial import DialError, DomainAlignment, convert, use_domain
+from dial import DialError, DomainAlignment, convert, losses, use_domain
 from dial.layers import AlignedLayer, DomainAlignmentAct
 from dial.references import REFERENCES, Anchored, Laplace, Normal
 
@@ -190,6 +190,40 @@ def test_insert_before_aligns_what_a_layer_gets() -> None:
         with use_domain(model, name):  # one domain after the other is the same
             part = x[:5] if name == "source" else x[5:]
             torch.testing.assert_close(model(part), output, atol=1e-10, rtol=1e-10)
+
+
+class First(nn.Module):
+    """The first token, as a ViT's class token: a view with gaps."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, 0]
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("reference", ["normal", "epsilon", "laplace", "anchored"])
+def test_new_layers_take_part_in_the_sparsity(reference: str, joint: bool) -> None:
+    network = nn.Sequential(nn.Linear(4, 4), First(), nn.Linear(4, 3)).double()
+    around = ["0", "2"]
+    model = convert(copy.deepcopy(network), reference, insert_before=around, append_after=around)
+    x = torch.randn(9, 5, 4, dtype=torch.float64, requires_grad=True)
+    if joint:
+        with use_domain(model, {"source": 5, "target": 4}):
+            outputs = [model(x)]
+    else:
+        outputs = []
+        for domain, part in (("source", x[:5]), ("target", x[5:])):
+            with use_domain(model, domain):
+                outputs.append(model(part))
+    first, second = model[0], model[2]
+    tokens = first.before.centered()[0]
+    location = first.before.reference.estimate(x[:5].movedim(-1, 1)).location
+    torch.testing.assert_close(tokens, x[:5].movedim(-1, 1) - location[:, None])
+    for layer in (first.before, first.after, second.before, second.after):
+        assert [len(part) for part in layer.centered()] == [5, 4]
+    losses.sparsity(model).backward(retain_graph=True)
+    assert model[0].layer.weight.grad.abs().sum() > 0
+    torch.stack([output.square().sum() for output in outputs]).sum().backward()
+    assert second.before.centered() == second.after.centered() == []
 
 
 def test_new_layers_are_the_identity_before_the_first_step() -> None:
