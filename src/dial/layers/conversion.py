@@ -12,7 +12,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from dial import references
 from dial.errors import DialError
-from dial.layers.alignment import DomainAlignment, DomainAlignmentAct
+from dial.layers.alignment import DomainAlignment, DomainAlignmentAct, is_per_domain
 from dial.layers.context import DomainSpecific
 from dial.references import Reference
 
@@ -29,6 +29,8 @@ def convert(
     reference: str | Reference = "normal",
     domains: Sequence[str] = ("source", "target"),
     append_after: Collection[str] = (),
+    *,
+    affine: str = "shared",
 ) -> nn.Module:
     """Replace every BatchNorm of a network by a DA-layer, in place, and return the network.
 
@@ -37,16 +39,20 @@ def convert(
     reference measures spread differently (Epsilon, Laplace), the shared affine absorbs the
     difference. References given by name keep each BatchNorm's `eps`.
 
+    An affine per domain is a new parameter, `(D, C)`, whose rows all start from the BatchNorm's:
+    make the optimizer afterwards.
+
     Args:
         model: any network; layers used in several places stay shared.
         reference: the reference distribution, by name or as an object.
         domains: the names of the domains.
         append_after: names of linear or convolutional layers after which a new DA-layer
             (weight 1, bias 0) is inserted.
+        affine: "shared" by all domains, or "per-domain" (DSBN).
 
     Raises:
-        DialError: nothing to convert, an unknown name in `append_after`, or a BatchNorm subclass
-            with another forward pass.
+        DialError: nothing to convert, an unknown name in `append_after`, another `affine`, or a
+            BatchNorm subclass with another forward pass.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(32, 5))
     >>> model = convert(model, append_after=["3"])
@@ -56,11 +62,12 @@ def convert(
     norms = {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
     _check_request(model, norms, append_after)
     replacements: dict[nn.Module, nn.Module] = {}
+    settings: dict[str, Any] = {"domains": domains, "affine": affine}
     for name, norm in norms.items():
-        replacements[norm] = _alignment_for(norm, name, reference=reference, domains=domains)
+        replacements[norm] = _alignment_for(norm, name, reference=reference, **settings)
     for name in append_after:
         layer = model.get_submodule(name)
-        replacements[layer] = _appended(layer, name, reference=reference, domains=domains)
+        replacements[layer] = _appended(layer, name, reference=reference, **settings)
     return replace_modules(model, replacements)
 
 
@@ -107,7 +114,7 @@ def _check_request(
 
 
 def _alignment_for(
-    norm: _BatchNorm, name: str, *, reference: str | Reference, domains: Sequence[str]
+    norm: _BatchNorm, name: str, *, reference: str | Reference, affine: str, **settings: Any
 ) -> DomainAlignment:
     """Returns the DA-layer that replaces a BatchNorm, with its parameters and statistics."""
     fused = isinstance(norm, timm_fused_norms())
@@ -123,8 +130,7 @@ def _alignment_for(
             got=f"'{name}', a {type(norm).__name__} with a forward pass of its own",
             fix="replace it by a torch BatchNorm, or by a dial.DomainAlignment yourself",
         )
-    settings: dict[str, Any] = {
-        "domains": domains,
+    settings |= {
         "reference": references.resolve(reference, eps=norm.eps),
         "affine": False,
         "momentum": norm.momentum,
@@ -136,8 +142,17 @@ def _alignment_for(
     layer.name, layer.training, layer.norm_eps = name, norm.training, norm.eps
     layer.input_rank = next((r for k, r in _INPUT_RANKS.items() if isinstance(norm, k)), None)
     layer.weight, layer.bias = norm.weight, norm.bias
+    if is_per_domain(affine):
+        layer.weight, layer.bias = (_row_each(p, layer.domains) for p in (norm.weight, norm.bias))
     _copy_statistics(norm, layer)
     return layer
+
+
+def _row_each(parameter: nn.Parameter | None, domains: Sequence[str]) -> nn.Parameter | None:
+    """Returns a parameter `(D, C)` with a copy of `(C,)` for each domain."""
+    if parameter is None:
+        return None
+    return nn.Parameter(parameter.detach().repeat(len(domains), 1), parameter.requires_grad)
 
 
 @torch.no_grad()
@@ -171,7 +186,7 @@ def _copy_statistics(norm: _BatchNorm, layer: DomainAlignment) -> None:
 
 
 def _appended(
-    layer: nn.Module, name: str, *, reference: str | Reference, domains: Sequence[str]
+    layer: nn.Module, name: str, *, reference: str | Reference, **settings: Any
 ) -> Appended:
     features = getattr(layer, "out_features", getattr(layer, "out_channels", None))
     weight = getattr(layer, "weight", None)
@@ -181,8 +196,7 @@ def _appended(
             got=f"'{name}', a {type(layer).__name__}",
             fix="name the layer whose output is to be aligned",
         )
-    new = DomainAlignment(
-        features, domains=domains, reference=reference, device=weight.device, dtype=weight.dtype
-    )
+    settings |= {"device": weight.device, "dtype": weight.dtype}
+    new = DomainAlignment(features, reference=reference, **settings)
     new.name, new.input_rank = f"{name}.1", weight.dim()
     return Appended(layer, new).train(layer.training)

@@ -51,6 +51,7 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
     replacements: dict[nn.Module, nn.Module] = {}
     for name, layer in layers.items():
         location, square = _transform(layer, name, domain)
+        _keep_affine_of(domain, layer)
         fused = layer in sources and _fuse(sources[layer], layer, location, square)
         replacements[layer] = _rest(layer) if fused else _norm(layer, name, location, square)
     for module in plain.modules():
@@ -72,6 +73,16 @@ def _transform(layer: DomainAlignment, name: str, domain: str) -> tuple[Tensor, 
         )
     location, square = layer.reference.transform(statistics, layer.prior)
     return location.detach().double(), square.detach().double()
+
+
+@torch.no_grad()
+def _keep_affine_of(domain: str, layer: DomainAlignment) -> None:
+    """Drop the rows of other domains from an affine per domain; `layer` is a copy."""
+    for name in ("weight", "bias"):
+        parameter = getattr(layer, name)
+        if parameter is not None and parameter.dim() > 1:
+            row = parameter[layer.index_of(domain)].clone()
+            setattr(layer, name, nn.Parameter(row, parameter.requires_grad))
 
 
 def _sources(model: nn.Module) -> dict[nn.Module, nn.Module]:

@@ -66,12 +66,15 @@ class Dial(Method):
     """Weight of the cross-entropy on the target's pseudo-labels, those of the head."""
     refits: int = 0
     """How often pseudo-labels are made, evenly over the training, but not at its beginning."""
+    affine: str = "shared"
+    """Scale and shift after the alignment: shared by the domains, or per-domain (DSBN)."""
     head: bool = False
     """Fit a head before training and after it, and choose among the predictors without labels."""
 
     choices = Method.choices | {
         "passes": ("auto", "joint", "separate"),
         "criterion": tuple(_CRITERIA),
+        "affine": ("shared", "per-domain"),
     }
     without = "the same network with the source's statistics in its DA-layers"
 
@@ -79,7 +82,7 @@ class Dial(Method):
         """Returns the network with DA-layers for its BatchNorms and after `append_after`."""
         if self.centroids or self.head:
             linear_classifier(backbone.network, backbone.classifier)  # fail before training
-        backbone.convert(self.reference_for(backbone))
+        backbone.convert(self.reference_for(backbone), affine=self.affine)
         return Trainee(backbone, extra=PseudoLabels() if self.pseudo_labels else None)
 
     @property
