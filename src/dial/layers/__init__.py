@@ -5,16 +5,21 @@ from dial.layers.calibration import calibrate, to_network
 from dial.layers.context import DomainSpecific, domain_layers, use_domain, use_domain_if_any
 from dial.layers.conversion import Appended, convert, replace_modules
 from dial.layers.folding import fold
+from dial.layers.mixing import FixedMixing, LearnedMixing, Mixing, mix
 
 __all__ = [
     "Appended",
     "DomainAlignment",
     "DomainAlignmentAct",
     "DomainSpecific",
+    "FixedMixing",
+    "LearnedMixing",
+    "Mixing",
     "calibrate",
     "convert",
     "domain_layers",
     "fold",
+    "mix",
     "replace_modules",
     "to_network",
     "use_domain",

@@ -10,7 +10,9 @@ from torch.utils.weak import TensorWeakRef
 
 from dial import references
 from dial.errors import DialError
+from dial.layers import mixing as mixings
 from dial.layers.context import DomainSpecific
+from dial.layers.mixing import Mixing, MixingLike
 from dial.references import Reference, Shared, Statistics, Tracking, per_channel, widen
 
 PER_DOMAIN = "per-domain"
@@ -24,6 +26,11 @@ class DomainAlignment(DomainSpecific):
     `bias`, `(C,)`, are shared by all domains, or `(D, C)`, a row for each of the `D` domains.
     Outside `use_domain` a batch belongs to the last domain.
 
+    With `mixing`, `b` and `s` come from a mixture of the statistics of all domains: of the batch
+    for those that are in it, with gradients to all of them, and otherwise running ones. So joint
+    passes and separate ones differ, unless a domain is mixed with the pretrained statistics only.
+    Running statistics are of each domain alone; the mixture is made where they are used.
+
     Shape: `(N, C, *)` to `(N, C, *)`, in the same memory format.
 
     Args:
@@ -33,10 +40,13 @@ class DomainAlignment(DomainSpecific):
         affine: whether there are a shared weight and bias; "per-domain" for a weight and a bias of
             each domain, as in DSBN (Chang et al. 2019, <https://arxiv.org/abs/1906.03950>).
         momentum: of the running statistics, as in `nn.BatchNorm2d`; None for a plain average.
+        mixing: a `Mixing`, a function of the domains' names that makes one, or "autodial"; None
+            for statistics of each domain alone.
 
     Raises:
-        DialError: on construction, invalid domains, affine or reference; on a batch, the wrong
-            number of channels, or only one value per channel in training.
+        DialError: on construction, invalid domains, affine or mixing, an unknown reference, or one
+            without mean and variance to mix; on a batch, the wrong number of channels, or only
+            one value per channel in training.
 
     >>> from dial import use_domain
     >>> layer = DomainAlignment(3, domains=("photo", "sketch"))
@@ -62,6 +72,7 @@ class DomainAlignment(DomainSpecific):
         reference: str | Reference = "normal",
         affine: bool | str = True,
         momentum: float | None = 0.1,
+        mixing: MixingLike | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -69,6 +80,10 @@ class DomainAlignment(DomainSpecific):
         self.num_features = num_features
         self.reference = references.resolve(reference)
         self.momentum = momentum
+        self.mixing: Mixing | None = None
+        if mixing is not None:
+            self.mixing = mixings.resolve(mixing, self.domains, self.reference)
+            self.mixing.to(device, dtype)
         self.input_rank: int | None = None
         self.norm_eps = 1e-5  # of the BatchNorm it replaces, if any, and folds to
         options: dict[str, Any] = {"device": device, "dtype": dtype}
@@ -92,8 +107,15 @@ class DomainAlignment(DomainSpecific):
         return Statistics(self.prior_location, self.prior_spread)
 
     def statistics(self, domain: str) -> Statistics | None:
-        """Returns a domain's running statistics: views of the buffers, `(C,)` each."""
+        """Returns a domain's own running statistics: views of the buffers, `(C,)` each."""
         return self._running(self.index_of(domain))
+
+    def mixed_statistics(self, domain: str) -> Statistics | None:
+        """Returns what a domain is normalized by in eval mode, `(C,)` each, without gradient.
+
+        The same as `statistics` without `mixing`.
+        """
+        return self._mixed_running(self.index_of(domain))
 
     def affine_of(self, domain: str) -> tuple[Tensor | None, Tensor | None]:
         """Returns the weight and the bias of a domain, `(C,)` each, or None where there is none."""
@@ -104,14 +126,17 @@ class DomainAlignment(DomainSpecific):
 
         Empty after the backward pass, which frees the inputs, and with gradients disabled.
         """
-        parts = []
-        for reference, start, size in self._inputs.values():
+        parts = {}
+        for index, (reference, start, size) in self._inputs.items():
             x = reference()
             if x is not None:
-                part = widen(x.narrow(0, start, size))
-                location, _ = self.reference.transform(self.reference.estimate(part), self.prior)
-                parts.append(part - per_channel(location, part))
-        return parts
+                parts[index] = widen(x.narrow(0, start, size))
+        statistics = {index: self.reference.estimate(part) for index, part in parts.items()}
+        centered = []
+        for index, mixed in self._mix(statistics).items():
+            location, _ = self.reference.transform(mixed, self.prior)
+            centered.append(parts[index] - per_channel(location, parts[index]))
+        return centered
 
     @torch.no_grad()
     def set_statistics(self, domain: str, statistics: Statistics) -> None:
@@ -153,7 +178,7 @@ class DomainAlignment(DomainSpecific):
         )
 
     def _frozen(self, x: Tensor, index: int) -> Tensor:
-        running = self._running(index)
+        running = self._mixed_running(index)
         if running is None:  # no statistics, and no samples to take them from
             return x
         location, square = self.reference.transform(running, self.prior)
@@ -176,6 +201,8 @@ class DomainAlignment(DomainSpecific):
             sizes.append(size)
             # In eval mode a layer without statistics uses those of the batch, and keeps none.
             tracking.append(self._tracking(index) if self.training else Tracking(None, 0.0))
+        if self.mixing is not None:
+            return self._aligned_mixed(x, parts, tracking)
         if not self._is_per_domain():
             shared = Shared(self.weight, self.bias, self.prior)
             return references.align(self.reference, x, sizes, shared, tracking)
@@ -184,6 +211,43 @@ class DomainAlignment(DomainSpecific):
             own = Shared(*self._affine(index), self.prior)
             aligned.append(references.align(self.reference, run, [size], own, [average]))
         return aligned[0] if len(aligned) == 1 else torch.cat(aligned)
+
+    def _aligned_mixed(
+        self, x: Tensor, parts: list[tuple[int, int]], tracking: list[Tracking]
+    ) -> Tensor:
+        runs = x.split([size for _, size in parts])
+        statistics = {}
+        for (index, _), run, average in zip(parts, runs, tracking, strict=True):
+            of_run = self.reference.estimate(widen(run))
+            of_run, count = references.synchronize(of_run, run.numel() // run.shape[1])
+            average.update(self.reference.tracked(of_run, count))
+            statistics[index] = of_run
+        mixed, aligned = self._mix(statistics), []
+        for (index, _), run in zip(parts, runs, strict=True):
+            transform = self.reference.transform(mixed[index], self.prior)
+            y = references.transformed(widen(run), *transform, *self._affine(index))
+            aligned.append(y.to(x.dtype))
+        return aligned[0] if len(aligned) == 1 else torch.cat(aligned)
+
+    def _mix(self, statistics: dict[int, Statistics]) -> dict[int, Statistics]:
+        """Returns mixtures of these domains' statistics and, for other domains, running ones."""
+        if self.mixing is None:
+            return statistics
+        matrix, mixed = self.mixing(), {}
+        for index, own in statistics.items():
+            of_domains = [
+                statistics.get(other) or self._running(other) or own
+                for other in range(len(self.domains))
+            ]
+            mixed[index] = mixings.mix(matrix[index], [*of_domains, self.prior or own])
+        return mixed
+
+    def _mixed_running(self, index: int) -> Statistics | None:
+        running = self._running(index)
+        if self.mixing is None or running is None:
+            return running
+        with torch.no_grad():
+            return self._mix({index: running})[index]
 
     def _is_per_domain(self) -> bool:
         return self.weight is not None and self.weight.dim() > 1

@@ -1,8 +1,10 @@
 """`convert`: DA-layers in place of a network's BatchNorms, and after layers by name."""
 
+import copy
 import difflib
 import sys
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from dial import references
 from dial.errors import DialError
 from dial.layers.alignment import DomainAlignment, DomainAlignmentAct, is_per_domain
 from dial.layers.context import DomainSpecific
+from dial.layers.mixing import Mixing, MixingLike
 from dial.references import Reference
 
 _INPUT_RANKS = {nn.BatchNorm1d: 2, nn.BatchNorm2d: 4, nn.BatchNorm3d: 5}
@@ -31,6 +34,7 @@ def convert(
     append_after: Collection[str] = (),
     *,
     affine: str = "shared",
+    mixing: MixingLike | None = None,
 ) -> nn.Module:
     """Replace every BatchNorm of a network by a DA-layer, in place, and return the network.
 
@@ -49,10 +53,12 @@ def convert(
         append_after: names of linear or convolutional layers after which a new DA-layer
             (weight 1, bias 0) is inserted.
         affine: "shared" by all domains, or "per-domain" (DSBN).
+        mixing: mixtures of the domains' statistics: "autodial", a function of the domains' names
+            that is called for each layer, or a `Mixing`, of which each layer gets a copy.
 
     Raises:
-        DialError: nothing to convert, an unknown name in `append_after`, another `affine`, or a
-            BatchNorm subclass with another forward pass.
+        DialError: nothing to convert, an unknown name in `append_after`, another `affine`, a
+            `mixing` that does not fit, or a BatchNorm subclass with another forward pass.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(32, 5))
     >>> model = convert(model, append_after=["3"])
@@ -62,13 +68,18 @@ def convert(
     norms = {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
     _check_request(model, norms, append_after)
     replacements: dict[nn.Module, nn.Module] = {}
-    settings: dict[str, Any] = {"domains": domains, "affine": affine}
+    maker = partial(_copied, mixing) if isinstance(mixing, Mixing) else mixing
+    settings: dict[str, Any] = {"domains": domains, "affine": affine, "mixing": maker}
     for name, norm in norms.items():
         replacements[norm] = _alignment_for(norm, name, reference=reference, **settings)
     for name in append_after:
         layer = model.get_submodule(name)
         replacements[layer] = _appended(layer, name, reference=reference, **settings)
     return replace_modules(model, replacements)
+
+
+def _copied(mixing: Mixing, domains: tuple[str, ...]) -> Mixing:  # noqa: ARG001
+    return copy.deepcopy(mixing)
 
 
 def replace_modules(model: nn.Module, replacements: dict[nn.Module, nn.Module]) -> nn.Module:
@@ -135,17 +146,24 @@ def _alignment_for(
         "affine": False,
         "momentum": norm.momentum,
     }
-    layer = DomainAlignment(norm.num_features, **settings)
+    kind: type[DomainAlignment] = DomainAlignment
     if fused:
-        settings |= {"drop": norm.drop, "act": norm.act}
-        layer = DomainAlignmentAct(norm.num_features, **settings)
+        kind, settings = DomainAlignmentAct, settings | {"drop": norm.drop, "act": norm.act}
+    layer = kind(norm.num_features, **settings)
     layer.name, layer.training, layer.norm_eps = name, norm.training, norm.eps
     layer.input_rank = next((r for k, r in _INPUT_RANKS.items() if isinstance(norm, k)), None)
     layer.weight, layer.bias = norm.weight, norm.bias
     if is_per_domain(affine):
         layer.weight, layer.bias = (_row_each(p, layer.domains) for p in (norm.weight, norm.bias))
     _copy_statistics(norm, layer)
+    _move_mixing(norm, layer)
     return layer
+
+
+def _move_mixing(norm: _BatchNorm, layer: DomainAlignment) -> None:
+    like = norm.weight if norm.running_mean is None else norm.running_mean
+    if layer.mixing is not None and like is not None:
+        layer.mixing.to(like)
 
 
 def _row_each(parameter: nn.Parameter | None, domains: Sequence[str]) -> nn.Parameter | None:
@@ -169,7 +187,7 @@ def _copy_statistics(norm: _BatchNorm, layer: DomainAlignment) -> None:
     layer.spread = statistics.spread.repeat(copies)
     tracked = norm.num_batches_tracked
     layer.num_batches_tracked = torch.as_tensor(tracked or 0, device=mean.device).repeat(copies[0])
-    if layer.reference.uses_prior():
+    if layer.reference.uses_prior() or (layer.mixing is not None and layer.mixing.uses_prior()):
         layer.prior_location, layer.prior_spread = mean.clone(), var.clone()
     # The affine absorbs the difference between the reference's transformation and the norm's.
     location, square = layer.reference.transform(statistics, layer.prior)

@@ -64,7 +64,7 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
 
 def _transform(layer: DomainAlignment, name: str, domain: str) -> tuple[Tensor, Tensor]:
     """Returns the frozen location and squared scale of a layer, in float64."""
-    statistics = layer.statistics(domain)
+    statistics = layer.mixed_statistics(domain)
     if statistics is None:
         raise DialError(
             wanted=f"statistics of domain {domain!r} in every DA-layer",
