@@ -352,7 +352,7 @@ class Process:
             self.attempt.judge(metrics["epoch"], look)
 
     def finish(self, trainee: Trainee) -> tuple[nn.Module, nn.Module | None, dict[str, Any]]:
-        """Returns the target's predictor, the one without adaptation, and how it was chosen.
+        """Returns the target's predictor, the one without adaptation, and how it came about.
 
         The second is there only where the run is judged and the method has one.
         """
@@ -364,11 +364,12 @@ class Process:
         labels = torch.from_numpy(source.labels.indices[labelled.rows])
         every, some = Images(labelled, labels, self.images.batches(target)), self._some()
         self.method.finish(trainee, every)
+        found = self.method.figures(trainee)
         candidates = self.method.candidates(trainee, some, self.first)
         if self.first is not None:
             candidates = [self.first, *candidates]
         if not candidates:
-            return self.method.predictor(trainee, every), unadapted, {}
+            return self.method.predictor(trainee, every), unadapted, found
         chosen, scores = choice.choose(candidates, some.source_labels)
         figures = {
             "predictor": chosen.name,
@@ -379,7 +380,7 @@ class Process:
             "absent_classes": [source.labels.classes[label] for label in chosen.absent],
         }
         self.reporter.candidates(figures)
-        return chosen.network, unadapted, figures
+        return chosen.network, unadapted, found | figures
 
     def judge(
         self, predictor: nn.Module, unadapted: nn.Module | None

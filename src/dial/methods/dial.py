@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -76,13 +76,15 @@ class Dial(Method):
         "criterion": tuple(_CRITERIA),
         "affine": ("shared", "per-domain"),
     }
+    mixing: ClassVar[str | None] = None
+    """The mixing of the DA-layers' statistics, by name."""
     without = "the same network with the source's statistics in its DA-layers"
 
     def prepare(self, backbone: Backbone) -> Trainee:
         """Returns the network with DA-layers for its BatchNorms and after `append_after`."""
         if self.centroids or self.head:
             linear_classifier(backbone.network, backbone.classifier)  # fail before training
-        backbone.convert(self.reference_for(backbone), affine=self.affine)
+        backbone.convert(self.reference_for(backbone), affine=self.affine, mixing=self.mixing)
         return Trainee(backbone, extra=PseudoLabels() if self.pseudo_labels else None)
 
     @property

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -169,6 +169,10 @@ class Method(ABC):
         there is nothing to choose from, `predictor` is called.
         """
         return []
+
+    def figures(self, trainee: Trainee) -> dict[str, Any]:  # noqa: ARG002
+        """Returns what result.json says about the trainee beyond its scores; after `finish`."""
+        return {}
 
     def predictor(self, trainee: Trainee, images: Images) -> nn.Module:  # noqa: ARG002
         """Returns the target's predictor, a plain network in eval mode; called after `finish`."""
