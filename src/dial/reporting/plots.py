@@ -101,6 +101,7 @@ def mixing(weights: Mapping[str, float]) -> Picture:
         axes.plot(depth, heights, color=theme.target, linewidth=1.6)
         axes.scatter(depth, heights, s=14, color=theme.target)
         _name_layers(axes, layers)
+        axes.set_xlim(0.5, len(layers) + 0.5)
         axes.set_ylim(0.48, 1.02)
         axes.set_ylabel("weight of a domain's own statistics")
 
