@@ -1,11 +1,14 @@
 """DomainAlignment: momentum, the shared affine, empty parts, and errors."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from dial import DialError, DomainAlignment, use_domain
 from dial.references import Anchored, Laplace
@@ -119,6 +122,33 @@ def test_gradients_of_a_domain_reach_only_its_own_affine(reference: str) -> None
     assert "affine=per-domain" in repr(layer)
     with pytest.raises(DialError, match=r"shared \(by all domains\) or per-domain, got 'own'"):
         DomainAlignment(4, affine="own")
+
+
+class Operations(TorchDispatchMode):
+    """The operations that run inside the `with`, and the sizes of what they return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[tuple[str, int]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        result = func(*args, **kwargs or {})
+        sizes = [tensor.numel() for tensor in tree_leaves(result) if isinstance(tensor, Tensor)]
+        self.names.append((str(func), sum(sizes)))
+        return result
+
+
+def test_more_domains_cost_no_more_operations() -> None:
+    runs = []
+    for count in (2, 8):
+        layer = DomainAlignment(4, domains=[f"domain {i}" for i in range(count)])
+        x = torch.randn(9, 4, 3, 3).requires_grad_()
+        with use_domain(layer, {"domain 1": 6, "domain 0": 3}), Operations() as operations:
+            layer(x).square().sum().backward()
+        runs.append(operations.names)
+    assert runs[0] == runs[1]
 
 
 def test_memory_grows_with_the_domains_by_their_statistics_alone() -> None:
