@@ -1,5 +1,7 @@
 """DA-layers against torch's BatchNorm: one layer, a training step, inference, `use_domain`.
 
+And a layer with many domains against one with two.
+
 Run with `make bench`, on an otherwise idle machine.
 """
 
@@ -64,6 +66,40 @@ def layers(shape: tuple[int, ...], layout: torch.memory_format) -> None:
     show(f"forward + backward, {shape}, {name}", best_times(candidates), LAYER_GOALS)
 
 
+def many_domains(shape: tuple[int, ...], layout: torch.memory_format) -> None:
+    """A batch of two domains through layers that have two and eight, and through other kinds."""
+    x = torch.randn(shape) * 2 + 1
+    x = (x.contiguous(memory_format=layout) if x.dim() > 2 else x).requires_grad_()
+    g, first = torch.randn_like(x), shape[0] * 2 // 3
+    two, eight = (tuple(f"domain {i}" for i in range(count)) for count in (2, 8))
+    parts = {two[0]: first, two[1]: shape[0] - first}
+    kinds = {
+        "2 domains": dial.DomainAlignment(shape[1], domains=two),
+        "8 domains": dial.DomainAlignment(shape[1], domains=eight),
+        "2, affine per domain": dial.DomainAlignment(shape[1], domains=two, affine="per-domain"),
+        "2, autodial": dial.DomainAlignment(shape[1], domains=two, mixing="autodial"),
+        "8, autodial": dial.DomainAlignment(shape[1], domains=eight, mixing="autodial"),
+    }
+
+    def in_joint_batch(layer: nn.Module) -> Callable[[], object]:
+        run = forward_backward(layer, x, g)
+
+        def joint() -> object:
+            with dial.use_domain(layer, parts):
+                return run()
+
+        return joint
+
+    name = "channels_last" if layout is torch.channels_last else "contiguous"
+    times = best_times({kind: in_joint_batch(layer) for kind, layer in kinds.items()})
+    show(f"joint batch of two domains, {shape}, {name}", times, {"8 domains": 1.10})
+    sizes = {
+        kind: sum(t.nbytes for t in layer.state_dict().values()) for kind, layer in kinds.items()
+    }
+    more, statistics = sizes["8 domains"] - sizes["2 domains"], 6 * (2 * shape[1] * 4 + 8)
+    print(f"  bytes more with 8 domains: {more}, of statistics: {statistics}")
+
+
 def training_step(model: nn.Module, images: Tensor) -> Callable[[], object]:
     """Forward, backward and update of a whole network."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
@@ -123,4 +159,5 @@ def networks() -> None:
 if __name__ == "__main__":
     for shape, layout in SHAPES:
         layers(shape, layout)
+        many_domains(shape, layout)
     networks()

@@ -42,6 +42,19 @@ def test_a_name_in_several_files_has_the_default_of_each(tmp_path: Path) -> None
     assert fields["weight"].doc == "Weight of the loss."
 
 
+def test_a_class_has_the_fields_of_the_class_that_it_derives_from(tmp_path: Path) -> None:
+    field = '    {}: float = {}\n    """Help."""\n'
+    (tmp_path / "interface.py").write_text("class I:\n" + field.format("start", 0))
+    (tmp_path / "one.py").write_text(
+        "class A(I):\n" + field.format("weight", 1.0) + field.format("other", 2.0)
+    )
+    (tmp_path / "two.py").write_text("class B(A):\n" + field.format("weight", 0.5))
+    fields = read_fields(tmp_path / f"{name}.py" for name in ("interface", "one", "two"))
+    assert fields["weight"].defaults == {"one": 1.0, "two": 0.5}
+    assert fields["other"].defaults == {"one": 2.0, "two": 2.0}
+    assert fields["start"].defaults == {"interface": 0}
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "value"),
     [

@@ -37,17 +37,23 @@ class Field:
 def read_fields(files: Iterable[Path]) -> dict[str, Field]:
     """Returns the documented fields of all classes in some files, by name.
 
-    A name that several files have keeps the first doc string.
+    A name that several files have keeps the first doc string. A class also has the fields of the
+    class in an earlier file that it derives from, except for the interface, which all have.
     """
     fields: dict[str, Field] = {}
+    of_classes: dict[str, list[Field]] = {}
     for path in files:
-        classes = [
-            n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.ClassDef)
-        ]
-        for entry in (entry for node in classes for entry in _of_class(node)):
-            first = fields.setdefault(entry.name, entry)
-            defaults = first.defaults | {path.stem: entry.default}
-            fields[entry.name] = replace(first, defaults=defaults)
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+            bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+            inherited = [entry for base in bases for entry in of_classes.get(base, [])]
+            own = [*_of_class(node)]
+            for entry in [*inherited, *own]:
+                first = fields.setdefault(entry.name, entry)
+                defaults = first.defaults | {path.stem: entry.default}
+                fields[entry.name] = replace(first, defaults=defaults)
+            if path.stem != "interface":
+                of_classes[node.name] = [*inherited, *own]
     return fields
 
 
@@ -112,7 +118,10 @@ def _notes(field: Field, *, method: bool) -> list[str]:
     """Returns which methods have a setting, and its default: that for photographs."""
     of_all = not method or "interface" in field.defaults
     notes = [] if of_all else [f"For {', '.join(field.defaults)}."]
-    values = {name: _shown(value) for name, value in field.defaults.items()}
+    defaults = field.defaults
+    if method and "dial" in defaults:  # the method of the presets, which change its options
+        defaults = defaults | {"dial": _DEFAULTS.get(field.name, field.default)}
+    values = {name: _shown(value) for name, value in defaults.items()}
     text = _shown(_DEFAULTS.get(field.name, field.default))
     if len(set(values.values())) > 1:
         pairs = [f"{value} ({name})" for name, value in values.items()]

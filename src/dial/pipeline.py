@@ -399,7 +399,7 @@ class Process:
     def finish(
         self, trainee: Trainee, images: Observer
     ) -> tuple[nn.Module, nn.Module | None, dict[str, Any]]:
-        """Returns a target's predictor, the one without adaptation, and how it was chosen.
+        """Returns a target's predictor, the one without adaptation, and how it came about.
 
         The second is there only where the run is judged and the method has one.
         """
@@ -411,12 +411,13 @@ class Process:
                 unadapted = self.method.unadapted(trainee, ByDomain(few))
         every, some = self._images(sources, [images]), self._some([images])
         self.method.finish(trainee, every)
+        found = self.method.figures(trainee)
         first = self.first.get(images.domain)
         candidates = self.method.candidates(trainee, some, first)
         if first is not None:
             candidates = [first, *candidates]
         if not candidates:
-            return self.method.predictor(trainee, every), unadapted, {}
+            return self.method.predictor(trainee, every), unadapted, found
         chosen, scores = choice.choose(candidates, some.source_labels)
         classes = self._classes()
         figures = {
@@ -428,7 +429,7 @@ class Process:
             "absent_classes": [classes[label] for label in chosen.absent],
         }
         self.reporter.candidates(figures, target=self._name(images))
-        return chosen.network, unadapted, figures
+        return chosen.network, unadapted, found | figures
 
     def _classes(self) -> tuple[str, ...]:
         return next(iter(self._sources().values())).labels.classes

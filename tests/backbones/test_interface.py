@@ -107,6 +107,14 @@ def test_new_layers_learn_faster_and_only_weights_decay() -> None:
     }
 
 
+def test_an_affine_per_domain_does_not_decay() -> None:
+    backbone = small()
+    backbone.convert(affine="per-domain")
+    assert backbone.network.get_parameter("norm.weight").shape == (2, 4)
+    decaying = [name for name, (_, decay) in grouped(backbone).items() if decay]
+    assert decaying == ["stem.weight", "body.weight", "head.weight"]
+
+
 def test_biases_of_fine_tuned_layers_may_learn_faster() -> None:
     rates = grouped(small(new=("head",)), bias_rate=2.0, new_rate=5.0)
     assert {n: rate for n, (rate, _) in rates.items()} == {

@@ -252,6 +252,28 @@ def test_a_reference_with_a_number_behind_its_name_keeps_the_norms_eps() -> None
         convert(nn.Sequential(nn.BatchNorm1d(3)), reference="anchored:2")
 
 
+@pytest.mark.parametrize("reference", ["normal", "laplace", "anchored"])
+def test_an_affine_per_domain_starts_from_the_norms(reference: str) -> None:
+    model = lived_in(NETWORKS["mobilenet_v2"]())
+    model.features[0][1].requires_grad_(False)
+    x = torch.randn(4, 3, 32, 32)
+    with torch.no_grad():
+        expected = model(x)
+    convert(model, reference, append_after=["classifier.1"], affine="per-domain")
+    for layer in alignments(model):
+        assert layer.weight is not None
+        assert layer.weight.shape == (2, layer.num_features)
+        assert torch.equal(layer.weight[0], layer.weight[1])
+    assert not any(p.requires_grad for p in alignments(model)[0].parameters())
+    assert all(p.requires_grad for p in alignments(model)[1].parameters())
+    model.classifier[1] = model.classifier[1][0]  # without the new layer's own statistics
+    for domain in ("source", "target"):
+        with torch.no_grad(), use_domain(model, domain):
+            torch.testing.assert_close(model(x), expected, atol=2e-5, rtol=2e-5)
+    with pytest.raises(DialError, match=r"affine to be shared .* got 'each'"):
+        convert(nn.Sequential(nn.BatchNorm1d(3)), affine="each")
+
+
 class Odd(nn.BatchNorm1d):
     """A norm that does something else."""
 

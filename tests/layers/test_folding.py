@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -39,10 +40,13 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 REMAINING = {"resnet18": 0, "densenet": 6, "shufflenet": 0, "efficientnet_lite0": 0}
 
 
-def trained(model: nn.Module, reference: str, *, logits: bool = True, size: int = 32) -> nn.Module:
+def trained(
+    model: nn.Module, reference: str, *, logits: bool = True, size: int = 32, **settings: Any
+) -> nn.Module:
     """A converted network after two steps of training, with both domains' statistics its own."""
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    model = convert(model, reference=reference, append_after=linear[-1:] if logits else ())
+    appended = linear[-1:] if logits else ()
+    model = convert(model, reference=reference, append_after=appended, **settings)
     dtype = next(model.parameters()).dtype
     images = torch.randn(12, 3, size, size, dtype=dtype)
     images[6:] = 2 * images[6:] - 1
@@ -103,6 +107,22 @@ def test_folded_network_is_equal_in_float32(reference: str) -> None:
     with torch.no_grad():
         for plain in (fold(model), fold(model, fuse=False)):
             torch.testing.assert_close(plain(x), model(x), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("name", ["resnet18", "efficientnet_lite0"])
+def test_folding_takes_the_affine_of_the_domain(name: str, fuse: bool) -> None:
+    model = trained(NETWORKS[name]().double(), "normal", affine="per-domain")
+    last = [module for module in model.modules() if isinstance(module, DomainAlignment)][-1]
+    assert last.bias is not None
+    assert not torch.equal(last.bias[0], last.bias[1])
+    x = torch.randn(5, 3, 32, 32, dtype=torch.float64)
+    for domain in ("source", "target"):
+        with torch.no_grad(), use_domain(model, domain):
+            plain = fold(model, domain, fuse=fuse)
+            torch.testing.assert_close(plain(x), model(x), atol=1e-9, rtol=1e-9)
+        assert not ours(plain)
+    assert last.bias.shape == (2, 7)  # the network itself keeps both
 
 
 def test_the_networks_themselves_are_not_changed() -> None:

@@ -23,6 +23,7 @@ def test_registered_methods_keep_the_contract(name: str, start: str) -> None:
     [
         {"centroids": True, "sparsity": 0.1, "passes": "joint", "reference": "laplace"},
         {"entropy": 0.0, "passes": "separate"},
+        {"affine": "per-domain", "start": "probe"},
         {
             "start": "probe",
             "pseudo_labels": 0.3,

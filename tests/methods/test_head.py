@@ -173,7 +173,7 @@ def test_the_head_of_a_pretrained_network_is_there_before_training() -> None:
     np.testing.assert_allclose(weight, probe.coef_, atol=1e-3)
 
     fresh = create("dial", {"head": True})
-    assert fresh.begin(fresh.prepare(backbone()), both) is None  # features of random weights
+    assert fresh.begin(fresh.prepare(backbone()), both) == {}  # features of random weights
 
 
 def test_candidates_of_a_network_with_a_layer_before_its_classifier() -> None:
@@ -185,14 +185,13 @@ def test_candidates_of_a_network_with_a_layer_before_its_classifier() -> None:
     images = Images(source.split(16), labels, target.split(16))
     method = create("dial", {"start": "probe", "head": True})
     trainee: Trainee = method.prepare(Backbone.of(network, image_size=2, pretrained=True))
-    first = method.begin(trainee, images)
+    first = method.begin(trainee, images)["target"]
     trainee.train()
     for domain, part in (("source", source), ("target", target)):
         with use_domain(trainee, domain):
             trainee(part)
     method.finish(trainee, images)
     candidates = method.candidates(trainee, images, first)
-    assert first is not None
     for candidate in (first, *candidates):
         with torch.no_grad():
             logits = candidate.network(target)

@@ -27,8 +27,8 @@ class Own(PlainMethod):
 
 def test_every_method_is_described_and_made_by_name() -> None:
     assert set(methods.names()) == {
-        "adabn", "adabn_coral", "cdan", "dan", "ddc", "dial", "entropy_only", "frozen", "mcc",
-        "revgrad", "shot", "source_only",
+        "adabn", "adabn_coral", "autodial", "cdan", "dan", "ddc", "dial", "entropy_only", "frozen",
+        "mcc", "revgrad", "shot", "source_only",
     }  # fmt: skip
     assert all(methods.describe().values())
     assert methods.kind("dial") is Dial

@@ -23,9 +23,14 @@ def network(name: str) -> nn.Module:
     torch.manual_seed(0)
     layers = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3)]
     layers += [nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    model = nn.Sequential(*layers, nn.Linear(8, 4))
-    nn.init.normal_(model[1].running_mean)
-    return dial.convert(model, REFERENCES[name], append_after=["8"]).double()
+    nn.init.normal_(layers[1].running_mean)
+    model: nn.Module = nn.Sequential(*layers, nn.Linear(8, 4))
+    mixing = "autodial" if name == "autodial" else None
+    reference = REFERENCES.get(name, Normal())
+    model = dial.convert(model, reference, append_after=["8"], mixing=mixing).double()
+    for own_weight in (p for p in model.parameters() if p.dim() == 0):
+        own_weight.data.fill_(0.7)
+    return model
 
 
 def images() -> Tensor:
@@ -63,7 +68,7 @@ def worker(rank: int, name: str, joint: bool, folder: str) -> None:
 
 
 @pytest.mark.parametrize("joint", [True, False])
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", [*REFERENCES, "autodial"])
 def test_two_processes_see_the_statistics_of_the_whole_batch(
     name: str, joint: bool, tmp_path: Path
 ) -> None:

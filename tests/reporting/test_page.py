@@ -151,6 +151,19 @@ def test_candidates_and_absent_classes_are_shown_with_names_escaped() -> None:
     assert 'id="candidates"' not in page_of(record)
 
 
+@pytest.mark.parametrize("count", [1, 4, 40])
+def test_what_the_layers_learned_to_share_is_shown(count: int) -> None:
+    record = make_record()
+    result = make_files(record)["result"]
+    weights = {f"<b>block{i}": 1 - i / 80 for i in range(count)}
+    text = page_of(record, result=result | {"mixing": weights})
+    assert 'id="mixing"' in text
+    last = f"<td>&lt;b&gt;block{count - 1}</td><td>{1 - (count - 1) / 80:.4f}</td>"
+    assert last in text
+    assert f"on average over {count} layers, least at" in text
+    assert 'id="mixing"' not in page_of(record)
+
+
 def test_a_term_that_comes_later_is_drawn_and_nothing_without_training() -> None:
     record = make_record()
     history = make_files(record)["history"]

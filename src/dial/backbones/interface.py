@@ -105,15 +105,18 @@ class Backbone:
         self,
         reference: "str | Reference" = "normal",
         domains: Sequence[str] | None = None,
+        **settings: Any,
     ) -> nn.Module:
         """Apply `dial.convert` to the network, in place, with the layers this record names.
 
-        The domains are by default `sources` and `targets`.
+        The domains are by default `sources` and `targets`; `settings` are further arguments of
+        `dial.convert`.
         """
         from dial.layers import convert  # a finished model runs without any DA-layer code
 
         domains = domains or (*self.sources, *self.targets)
-        return convert(self.network, reference, domains, self.append_after, self.insert_before)
+        around = self.append_after, self.insert_before
+        return convert(self.network, reference, domains, *around, **settings)
 
     @contextmanager
     def hidden_features(self) -> Iterator[list[Tensor]]:
@@ -147,21 +150,26 @@ class Backbone:
 
         Args:
             lr: the learning rate of fine-tuned layers.
-            weight_decay: of weights; biases and the affine parameters of norms and DA-layers
-                have none.
+            weight_decay: of weights; biases, the affine parameters of norms, and all parameters
+                of DA-layers have none.
             new_rate: factor on the learning rate of new layers.
             bias_rate: factor on the learning rate of the biases of fine-tuned linear and
                 convolutional layers; 2 in the authors' Caffe code.
         """
+        from dial.layers import DomainSpecific
+
         self.freeze()
         biases = self._biases()
+        layers = [m for m in self.network.modules() if isinstance(m, DomainSpecific)]
+        of_layers = {parameter for layer in layers for parameter in layer.parameters()}
         groups: dict[tuple[float, float], dict[str, Any]] = {}
         for name, parameter in self.network.named_parameters():
             if not parameter.requires_grad:
                 continue
             new = any(name.startswith(f"{part}.") for part in self.new)
             rate = new_rate if new else bias_rate if parameter in biases else 1.0
-            decay = weight_decay if parameter.dim() > 1 else 0.0
+            decays = parameter.dim() > 1 and parameter not in of_layers
+            decay = weight_decay if decays else 0.0
             group = {"params": [], "lr": lr * rate, "weight_decay": decay}
             groups.setdefault((rate, decay), group)["params"].append(parameter)
         return list(groups.values())

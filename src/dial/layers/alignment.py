@@ -1,4 +1,4 @@
-"""The domain-alignment layer: statistics for each domain, one affine map for all."""
+"""The domain-alignment layer: statistics for each domain, and as a rule one affine map for all."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,12 @@ from torch.utils.weak import TensorWeakRef
 
 from dial import references
 from dial.errors import DialError
+from dial.layers import mixing as mixings
 from dial.layers.context import DomainSpecific
+from dial.layers.mixing import Mixing, MixingLike
 from dial.references import Reference, Shared, Statistics, Tracking, per_channel, widen
+
+PER_DOMAIN = "per-domain"
 
 
 class DomainAlignment(DomainSpecific):
@@ -19,7 +23,13 @@ class DomainAlignment(DomainSpecific):
 
     `y = weight * (x - b) / s + bias`. Location `b` and scale `s` belong to each domain: they come
     from its part of the batch in training, and from running statistics in eval mode. `weight` and
-    `bias` are shared by all domains. Outside `use_domain` a batch belongs to the last domain.
+    `bias`, `(C,)`, are shared by all domains, or `(D, C)`, a row for each of the `D` domains.
+    Outside `use_domain` a batch belongs to the last domain.
+
+    With `mixing`, `b` and `s` come from a mixture of the statistics of all domains: of the batch
+    for those that are in it, with gradients to all of them, and otherwise running ones. So joint
+    passes and separate ones differ, unless a domain is mixed with the pretrained statistics only.
+    Running statistics are of each domain alone; the mixture is made where they are used.
 
     Shape: `(N, C, *)` to `(N, C, *)`, in the same memory format.
 
@@ -27,12 +37,16 @@ class DomainAlignment(DomainSpecific):
         num_features: `C`.
         domains: the names of the domains, any number.
         reference: the reference distribution, by name or as an object.
-        affine: whether there are a shared weight and bias.
+        affine: whether there are a shared weight and bias; "per-domain" for a weight and a bias of
+            each domain, as in DSBN (Chang et al. 2019, <https://arxiv.org/abs/1906.03950>).
         momentum: of the running statistics, as in `nn.BatchNorm2d`; None for a plain average.
+        mixing: a `Mixing`, a function of the domains' names that makes one, or "autodial"; None
+            for statistics of each domain alone.
 
     Raises:
-        DialError: on construction, invalid domains or an unknown reference; on a batch, the wrong
-            number of channels, or only one value per channel in training.
+        DialError: on construction, invalid domains, affine or mixing, an unknown reference, or one
+            without mean and variance to mix; on a batch, the wrong number of channels, or only
+            one value per channel in training.
 
     >>> from dial import use_domain
     >>> layer = DomainAlignment(3, domains=("photo", "sketch"))
@@ -56,8 +70,9 @@ class DomainAlignment(DomainSpecific):
         *,
         domains: Sequence[str] = ("source", "target"),
         reference: str | Reference = "normal",
-        affine: bool = True,
+        affine: bool | str = True,
         momentum: float | None = 0.1,
+        mixing: MixingLike | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -65,12 +80,17 @@ class DomainAlignment(DomainSpecific):
         self.num_features = num_features
         self.reference = references.resolve(reference)
         self.momentum = momentum
+        self.mixing: Mixing | None = None
+        if mixing is not None:
+            self.mixing = mixings.resolve(mixing, self.domains, self.reference)
+            self.mixing.to(device, dtype)
         self.input_rank: int | None = None
         self.norm_eps = 1e-5  # of the BatchNorm it replaces, if any, and folds to
         options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.weight = nn.Parameter(torch.ones(num_features, **options)) if affine else None
-        self.bias = nn.Parameter(torch.zeros(num_features, **options)) if affine else None
         shape = len(self.domains), num_features
+        rows = shape if is_per_domain(affine) else shape[1:]
+        self.weight = nn.Parameter(torch.ones(rows, **options)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(rows, **options)) if affine else None
         self.register_buffer("location", torch.zeros(shape, **options))
         self.register_buffer("spread", torch.ones(shape, **options))
         counts = torch.zeros(shape[0], dtype=torch.long, device=device)
@@ -87,22 +107,36 @@ class DomainAlignment(DomainSpecific):
         return Statistics(self.prior_location, self.prior_spread)
 
     def statistics(self, domain: str) -> Statistics | None:
-        """Returns a domain's running statistics: views of the buffers, `(C,)` each."""
+        """Returns a domain's own running statistics: views of the buffers, `(C,)` each."""
         return self._running(self.index_of(domain))
+
+    def mixed_statistics(self, domain: str) -> Statistics | None:
+        """Returns what a domain is normalized by in eval mode, `(C,)` each, without gradient.
+
+        The same as `statistics` without `mixing`.
+        """
+        return self._mixed_running(self.index_of(domain))
+
+    def affine_of(self, domain: str) -> tuple[Tensor | None, Tensor | None]:
+        """Returns the weight and the bias of a domain, `(C,)` each, or None where there is none."""
+        return self._affine(self.index_of(domain))
 
     def centered(self) -> list[Tensor]:
         """Returns `x - b`, before the division by `s`, for each domain of this training step.
 
         Empty after the backward pass, which frees the inputs, and with gradients disabled.
         """
-        parts = []
-        for reference, start, size in self._inputs.values():
+        parts = {}
+        for index, (reference, start, size) in self._inputs.items():
             x = reference()
             if x is not None:
-                part = widen(x.narrow(0, start, size))
-                location, _ = self.reference.transform(self.reference.estimate(part), self.prior)
-                parts.append(part - per_channel(location, part))
-        return parts
+                parts[index] = widen(x.narrow(0, start, size))
+        statistics = {index: self.reference.estimate(part) for index, part in parts.items()}
+        centered = []
+        for index, mixed in self._mix(statistics).items():
+            location, _ = self.reference.transform(mixed, self.prior)
+            centered.append(parts[index] - per_channel(location, parts[index]))
+        return centered
 
     @torch.no_grad()
     def set_statistics(self, domain: str, statistics: Statistics) -> None:
@@ -137,17 +171,18 @@ class DomainAlignment(DomainSpecific):
 
     def extra_repr(self) -> str:
         """The settings, as in `repr(nn.BatchNorm2d(...))`."""
+        affine = PER_DOMAIN if self._is_per_domain() else self.weight is not None
         return (
             f"{self.num_features}, domains={self.domains}, reference={self.reference}, "
-            f"affine={self.weight is not None}, momentum={self.momentum}"
+            f"affine={affine}, momentum={self.momentum}"
         )
 
     def _frozen(self, x: Tensor, index: int) -> Tensor:
-        running = self._running(index)
+        running = self._mixed_running(index)
         if running is None:  # no statistics, and no samples to take them from
             return x
         location, square = self.reference.transform(running, self.prior)
-        return F.batch_norm(x, location, square, self.weight, self.bias, eps=0.0)
+        return F.batch_norm(x, location, square, *self._affine(index), eps=0.0)
 
     def _aligned(self, x: Tensor, parts: list[tuple[int, int]]) -> Tensor:
         positions = x[0, 0].numel()
@@ -161,13 +196,66 @@ class DomainAlignment(DomainSpecific):
                 )
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self._remember(x, parts)
-        shared = Shared(self.weight, self.bias, self.prior)
         sizes, tracking = [], []
         for index, size in parts:
             sizes.append(size)
             # In eval mode a layer without statistics uses those of the batch, and keeps none.
             tracking.append(self._tracking(index) if self.training else Tracking(None, 0.0))
-        return references.align(self.reference, x, sizes, shared, tracking)
+        if self.mixing is not None:
+            return self._aligned_mixed(x, parts, tracking)
+        if not self._is_per_domain():
+            shared = Shared(self.weight, self.bias, self.prior)
+            return references.align(self.reference, x, sizes, shared, tracking)
+        aligned = []
+        for (index, size), run, average in zip(parts, x.split(sizes), tracking, strict=True):
+            own = Shared(*self._affine(index), self.prior)
+            aligned.append(references.align(self.reference, run, [size], own, [average]))
+        return aligned[0] if len(aligned) == 1 else torch.cat(aligned)
+
+    def _aligned_mixed(
+        self, x: Tensor, parts: list[tuple[int, int]], tracking: list[Tracking]
+    ) -> Tensor:
+        runs = x.split([size for _, size in parts])
+        statistics = {}
+        for (index, _), run, average in zip(parts, runs, tracking, strict=True):
+            of_run = self.reference.estimate(widen(run))
+            of_run, count = references.synchronize(of_run, run.numel() // run.shape[1])
+            average.update(self.reference.tracked(of_run, count))
+            statistics[index] = of_run
+        mixed, aligned = self._mix(statistics), []
+        for (index, _), run in zip(parts, runs, strict=True):
+            transform = self.reference.transform(mixed[index], self.prior)
+            y = references.transformed(widen(run), *transform, *self._affine(index))
+            aligned.append(y.to(x.dtype))
+        return aligned[0] if len(aligned) == 1 else torch.cat(aligned)
+
+    def _mix(self, statistics: dict[int, Statistics]) -> dict[int, Statistics]:
+        """Returns mixtures of these domains' statistics and, for other domains, running ones."""
+        if self.mixing is None:
+            return statistics
+        matrix, mixed = self.mixing(), {}
+        for index, own in statistics.items():
+            of_domains = [
+                statistics.get(other) or self._running(other) or own
+                for other in range(len(self.domains))
+            ]
+            mixed[index] = mixings.mix(matrix[index], [*of_domains, self.prior or own])
+        return mixed
+
+    def _mixed_running(self, index: int) -> Statistics | None:
+        running = self._running(index)
+        if self.mixing is None or running is None:
+            return running
+        with torch.no_grad():
+            return self._mix({index: running})[index]
+
+    def _is_per_domain(self) -> bool:
+        return self.weight is not None and self.weight.dim() > 1
+
+    def _affine(self, index: int) -> tuple[Tensor | None, Tensor | None]:
+        if self.weight is None or self.bias is None or not self._is_per_domain():
+            return self.weight, self.bias
+        return self.weight[index], self.bias[index]
 
     def _running(self, index: int) -> Statistics | None:
         if self.location is None or self.spread is None:
@@ -206,6 +294,21 @@ class DomainAlignment(DomainSpecific):
                     self, name, torch.empty_like(stored, device=self.num_batches_tracked.device)
                 )
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def is_per_domain(affine: bool | str) -> bool:
+    """Whether each domain has an affine of its own.
+
+    Raises:
+        DialError: a word that means nothing here.
+    """
+    if isinstance(affine, str) and affine not in ("shared", PER_DOMAIN):
+        raise DialError(
+            wanted="affine to be shared (by all domains) or per-domain",
+            got=repr(affine),
+            fix="choose one of those",
+        )
+    return affine == PER_DOMAIN
 
 
 class DomainAlignmentAct(DomainAlignment):

@@ -1,8 +1,10 @@
 """`convert`: DA-layers in place of a network's BatchNorms, and around layers by name."""
 
+import copy
 import difflib
 import sys
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,8 +14,9 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from dial import references
 from dial.errors import DialError
-from dial.layers.alignment import DomainAlignment, DomainAlignmentAct
+from dial.layers.alignment import DomainAlignment, DomainAlignmentAct, is_per_domain
 from dial.layers.context import DomainSpecific
+from dial.layers.mixing import Mixing, MixingLike
 from dial.references import Reference
 
 _INPUT_RANKS = {nn.BatchNorm1d: 2, nn.BatchNorm2d: 4, nn.BatchNorm3d: 5}
@@ -67,6 +70,9 @@ def convert(
     domains: Sequence[str] = ("source", "target"),
     append_after: Collection[str] = (),
     insert_before: Collection[str] = (),
+    *,
+    affine: str = "shared",
+    mixing: MixingLike | None = None,
 ) -> nn.Module:
     """Replace every BatchNorm of a network by a DA-layer, in place, and return the network.
 
@@ -74,6 +80,9 @@ def convert(
     from the BatchNorm's statistics, and the network's output in eval mode does not change: where a
     reference measures spread differently (Epsilon, Laplace), the shared affine absorbs the
     difference. References given by name keep each BatchNorm's `eps`.
+
+    An affine per domain is a new parameter, `(D, C)`, whose rows all start from the BatchNorm's:
+    make the optimizer afterwards.
 
     Args:
         model: any network; layers used in several places stay shared.
@@ -83,10 +92,14 @@ def convert(
             (weight 1, bias 0) is inserted, on the layer's output channels.
         insert_before: names of such layers before which one is inserted, on the layer's input
             channels.
+        affine: "shared" by all domains, or "per-domain" (DSBN).
+        mixing: mixtures of the domains' statistics: "autodial", a function of the domains' names
+            that is called for each layer, or a `Mixing`, of which each layer gets a copy.
 
     Raises:
-        DialError: nothing to convert, an unknown name in `append_after` or `insert_before`, or a
-            BatchNorm subclass with another forward pass.
+        DialError: nothing to convert, an unknown name in `append_after` or `insert_before`, another
+            `affine`, a `mixing` that does not fit, or a BatchNorm subclass with another forward
+            pass.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(32, 5))
     >>> model = convert(model, append_after=["3"])
@@ -96,8 +109,10 @@ def convert(
     norms = {n: m for n, m in model.named_modules() if isinstance(m, _BatchNorm)}
     _check_request(model, norms, append_after=append_after, insert_before=insert_before)
     replacements: dict[nn.Module, nn.Module] = {}
+    maker = partial(_copied, mixing) if isinstance(mixing, Mixing) else mixing
+    settings: dict[str, Any] = {"domains": domains, "affine": affine, "mixing": maker}
     for name, norm in norms.items():
-        replacements[norm] = _alignment_for(norm, name, reference=reference, domains=domains)
+        replacements[norm] = _alignment_for(norm, name, reference=reference, **settings)
     for name in dict.fromkeys([*insert_before, *append_after]):
         layer = model.get_submodule(name)
         replacements[layer] = _aligned(
@@ -106,9 +121,13 @@ def convert(
             before=name in insert_before,
             after=name in append_after,
             reference=reference,
-            domains=domains,
+            **settings,
         )
     return replace_modules(model, replacements)
+
+
+def _copied(mixing: Mixing, domains: tuple[str, ...]) -> Mixing:  # noqa: ARG001
+    return copy.deepcopy(mixing)
 
 
 def replace_modules(model: nn.Module, replacements: dict[nn.Module, nn.Module]) -> nn.Module:
@@ -156,7 +175,7 @@ def _check_request(
 
 
 def _alignment_for(
-    norm: _BatchNorm, name: str, *, reference: str | Reference, domains: Sequence[str]
+    norm: _BatchNorm, name: str, *, reference: str | Reference, affine: str, **settings: Any
 ) -> DomainAlignment:
     """Returns the DA-layer that replaces a BatchNorm, with its parameters and statistics."""
     fused = isinstance(norm, timm_fused_norms())
@@ -172,21 +191,36 @@ def _alignment_for(
             got=f"'{name}', a {type(norm).__name__} with a forward pass of its own",
             fix="replace it by a torch BatchNorm, or by a dial.DomainAlignment yourself",
         )
-    settings: dict[str, Any] = {
-        "domains": domains,
+    settings |= {
         "reference": references.resolve(reference, eps=norm.eps),
         "affine": False,
         "momentum": norm.momentum,
     }
-    layer = DomainAlignment(norm.num_features, **settings)
+    kind: type[DomainAlignment] = DomainAlignment
     if fused:
-        settings |= {"drop": norm.drop, "act": norm.act}
-        layer = DomainAlignmentAct(norm.num_features, **settings)
+        kind, settings = DomainAlignmentAct, settings | {"drop": norm.drop, "act": norm.act}
+    layer = kind(norm.num_features, **settings)
     layer.name, layer.training, layer.norm_eps = name, norm.training, norm.eps
     layer.input_rank = next((r for k, r in _INPUT_RANKS.items() if isinstance(norm, k)), None)
     layer.weight, layer.bias = norm.weight, norm.bias
+    if is_per_domain(affine):
+        layer.weight, layer.bias = (_row_each(p, layer.domains) for p in (norm.weight, norm.bias))
     _copy_statistics(norm, layer)
+    _move_mixing(norm, layer)
     return layer
+
+
+def _move_mixing(norm: _BatchNorm, layer: DomainAlignment) -> None:
+    like = norm.weight if norm.running_mean is None else norm.running_mean
+    if layer.mixing is not None and like is not None:
+        layer.mixing.to(like)
+
+
+def _row_each(parameter: nn.Parameter | None, domains: Sequence[str]) -> nn.Parameter | None:
+    """Returns a parameter `(D, C)` with a copy of `(C,)` for each domain."""
+    if parameter is None:
+        return None
+    return nn.Parameter(parameter.detach().repeat(len(domains), 1), parameter.requires_grad)
 
 
 @torch.no_grad()
@@ -203,7 +237,7 @@ def _copy_statistics(norm: _BatchNorm, layer: DomainAlignment) -> None:
     layer.spread = statistics.spread.repeat(copies)
     tracked = norm.num_batches_tracked
     layer.num_batches_tracked = torch.as_tensor(tracked or 0, device=mean.device).repeat(copies[0])
-    if layer.reference.uses_prior():
+    if layer.reference.uses_prior() or (layer.mixing is not None and layer.mixing.uses_prior()):
         layer.prior_location, layer.prior_spread = mean.clone(), var.clone()
     # The affine absorbs the difference between the reference's transformation and the norm's.
     location, square = layer.reference.transform(statistics, layer.prior)
@@ -220,13 +254,7 @@ def _copy_statistics(norm: _BatchNorm, layer: DomainAlignment) -> None:
 
 
 def _aligned(
-    layer: nn.Module,
-    name: str,
-    *,
-    before: bool,
-    after: bool,
-    reference: str | Reference,
-    domains: Sequence[str],
+    layer: nn.Module, name: str, *, before: bool, after: bool, **settings: Any
 ) -> AlignedLayer:
     """Returns a layer with new DA-layers around it."""
     weight = getattr(layer, "weight", None)
@@ -244,9 +272,8 @@ def _aligned(
                 got=f"'{name}', a {type(layer).__name__}",
                 fix="name the layer whose input or output is to be aligned",
             )
-        new = DomainAlignment(
-            features, domains=domains, reference=reference, device=weight.device, dtype=weight.dtype
-        )
+        settings |= {"device": weight.device, "dtype": weight.dtype}
+        new = DomainAlignment(features, **settings)
         new.input_rank = weight.dim()
         parts.insert(0 if side == "in" else len(parts), new)
     for index, part in enumerate(parts):

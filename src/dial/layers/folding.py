@@ -53,6 +53,8 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
     layers = {n: m for n, m in domain_layers(plain).items() if isinstance(m, DomainAlignment)}
     sources = _sources(plain) if fuse else {}
     maps = {layer: _transform(layer, name, domain) for name, layer in layers.items()}
+    for layer in layers.values():
+        _keep_affine_of(domain, layer)
     aligned = [module for module in plain.modules() if isinstance(module, AlignedLayer)]
     replacements: dict[nn.Module, nn.Module] = {}
     for module in reversed(aligned):  # inner ones first
@@ -70,7 +72,7 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
 
 def _transform(layer: DomainAlignment, name: str, domain: str) -> tuple[Tensor, Tensor]:
     """Returns the frozen location and squared scale of a layer, in float64."""
-    statistics = layer.statistics(domain)
+    statistics = layer.mixed_statistics(domain)
     if statistics is None:
         raise DialError(
             wanted=f"statistics of domain {domain!r} in every DA-layer",
@@ -79,6 +81,16 @@ def _transform(layer: DomainAlignment, name: str, domain: str) -> tuple[Tensor, 
         )
     location, square = layer.reference.transform(statistics, layer.prior)
     return location.detach().double(), square.detach().double()
+
+
+@torch.no_grad()
+def _keep_affine_of(domain: str, layer: DomainAlignment) -> None:
+    """Drop the rows of other domains from an affine per domain; `layer` is a copy."""
+    for name in ("weight", "bias"):
+        parameter = getattr(layer, name)
+        if parameter is not None and parameter.dim() > 1:
+            row = parameter[layer.index_of(domain)].clone()
+            setattr(layer, name, nn.Parameter(row, parameter.requires_grad))
 
 
 def _sources(model: nn.Module) -> dict[nn.Module, nn.Module]:

@@ -63,8 +63,7 @@ def _keep_features(
             statistics of all sources together.
         sources: the names of the sources.
     """
-    weight: Any = layer.weight
-    bias: Any = layer.bias
+    weight, bias = (part.clone() for part in layer.affine_of(sources[0]) if part is not None)
     old_location, old_scale = _frozen(layer, sources[0])
     inputs = {}
     for domain, y in features.items():
@@ -75,8 +74,12 @@ def _keep_features(
         own = layer.reference.estimate(inputs[domain]) if domain in inputs else joint
         layer.set_statistics(domain, own)
     location, scale = _of_statistics(layer, joint)
-    bias.add_(weight * (location - old_location) / old_scale)
-    weight.mul_(scale / old_scale)
+    for parameter, value in (
+        (layer.bias, bias + weight * (location - old_location) / old_scale),
+        (layer.weight, weight * (scale / old_scale)),
+    ):
+        if parameter is not None:
+            parameter.copy_(value)  # into each row, if there is one for each domain
 
 
 def _frozen(layer: DomainAlignment, domain: str) -> tuple[Tensor, Tensor]:

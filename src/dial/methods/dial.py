@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -67,20 +67,25 @@ class Dial(Method):
     """Weight of the cross-entropy on the target's pseudo-labels, those of the head."""
     refits: int = 0
     """How often pseudo-labels are made, evenly over the training, but not at its beginning."""
+    affine: str = "shared"
+    """Scale and shift after the alignment: shared by the domains, or per-domain (DSBN)."""
     head: bool = False
     """Fit a head before training and after it, and choose among the predictors without labels."""
 
     choices = Method.choices | {
         "passes": ("auto", "joint", "separate"),
         "criterion": tuple(_CRITERIA),
+        "affine": ("shared", "per-domain"),
     }
+    mixing: ClassVar[str | None] = None
+    """The mixing of the DA-layers' statistics, by name."""
     without = "the same network with the source's statistics in its DA-layers"
 
     def prepare(self, backbone: Backbone) -> Trainee:
         """Returns the network with DA-layers for its BatchNorms and where the backbone says."""
         if self.centroids or self.head:
             linear_classifier(backbone.network, backbone.classifier)  # fail before training
-        backbone.convert(self.reference_for(backbone))
+        backbone.convert(self.reference_for(backbone), affine=self.affine, mixing=self.mixing)
         return Trainee(backbone, extra=PseudoLabels() if self.pseudo_labels else None)
 
     @property

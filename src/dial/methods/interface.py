@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -67,14 +67,14 @@ class Images(NamedTuple):
     """All images of both sides in batches, for all that a method does between training steps.
 
     Where the domains have names, `source` and `target` are a `ByDomain`. The order of a target's
-    images is independent of their labels.
+    images is independent of their labels. `starts` has the place of each target's first image, as
+    `Batch.places` counts them.
     """
 
     source: Iterable[Tensor]
     source_labels: Tensor
     target: Iterable[Tensor]
     starts: Mapping[str, int] | None = None
-    """The place of the first image of each target, as `Batch.places` counts them."""
 
     @property
     def sources(self) -> dict[str, Iterable[Tensor]]:
@@ -201,6 +201,10 @@ class Method(ABC):
         that it returned for it. If there is nothing to choose from, `predictor` is called.
         """
         return []
+
+    def figures(self, trainee: Trainee) -> dict[str, Any]:  # noqa: ARG002
+        """Returns what result.json says about the trainee beyond its scores; after `finish`."""
+        return {}
 
     def predictor(self, trainee: Trainee, images: Images) -> nn.Module:  # noqa: ARG002
         """Returns the target's predictor, a plain network in eval mode; called after `finish`."""

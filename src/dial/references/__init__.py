@@ -2,7 +2,7 @@
 
 from dial.references._accumulators import Accumulator, MomentAccumulator, SampleAccumulator
 from dial.references._fused import align
-from dial.references._synchronization import unsynchronized
+from dial.references._synchronization import synchronize, unsynchronized
 from dial.references.anchored import Anchored
 from dial.references.generalized import Generalized
 from dial.references.interface import (
@@ -12,6 +12,7 @@ from dial.references.interface import (
     Statistics,
     Tracking,
     per_channel,
+    transformed,
     widen,
 )
 from dial.references.laplace import Laplace
@@ -40,6 +41,8 @@ __all__ = [
     "describe",
     "per_channel",
     "resolve",
+    "synchronize",
+    "transformed",
     "unsynchronized",
     "widen",
 ]

@@ -88,11 +88,7 @@ class Reference(ABC):
         statistics = self.estimate(wide)
         tracking.update(self.tracked(statistics, x.numel() // x.shape[1]))
         location, square = self.transform(statistics, shared.prior)
-        factor = square.rsqrt() if shared.weight is None else shared.weight * square.rsqrt()
-        y = (wide - per_channel(location, x)) * per_channel(factor, x)
-        if shared.bias is not None:
-            y = y + per_channel(shared.bias, x)
-        return y.to(x.dtype)
+        return transformed(wide, location, square, shared.weight, shared.bias).to(x.dtype)
 
 
 class MomentReference(Reference):
@@ -114,6 +110,17 @@ class MomentReference(Reference):
     def from_moments(self, mean: Tensor, var: Tensor) -> Statistics:
         """Returns the moments themselves."""
         return Statistics(mean, var)
+
+
+def transformed(
+    x: Tensor, location: Tensor, square: Tensor, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    """Returns `weight * (x - location) / s + bias`, with `s` the root of `square`."""
+    factor = square.rsqrt() if weight is None else weight * square.rsqrt()
+    y = (x - per_channel(location, x)) * per_channel(factor, x)
+    if bias is not None:
+        y = y + per_channel(bias, x)
+    return y
 
 
 def per_channel(values: Tensor, x: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ def render(record: Record, *, config: Context, result: Context, history: list[Co
         summary=_summary(record),
         curves=_curves(history),
         shift=_shift(record),
+        mixing=plots.mixing(result["mixing"]) if result.get("mixing") else None,
         embeddings=_embeddings(record),
         classes=_classes(record),
         gallery=_gallery(record),

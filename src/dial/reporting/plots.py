@@ -76,11 +76,7 @@ def distances(
             else:
                 axes.plot(depth, heights, color=colors[index], label=name, linewidth=1.6)
                 axes.scatter(depth, heights, s=9, color=colors[index])
-        if bars:
-            axes.set_xticks(depth, [shorten(name, 14) for name in layers])
-            axes.tick_params(axis="x", labelrotation=0 if len(layers) <= _LEVEL else 40)
-        else:
-            axes.set_xlabel("layer, from the images to the classes")
+        _name_layers(axes, layers)
         axes.set_ylim(bottom=0)
         axes.set_ylabel(axis)
         if len(series) > 1:
@@ -94,6 +90,37 @@ def distances(
             f"largest at {shorten(layers[largest], 40)} with {heights[largest]:.2f}"
         )
     return render(draw, (4.6, 3.2), alt=f"{axis}. {'; '.join(parts)}.")
+
+
+def mixing(weights: Mapping[str, float]) -> Picture:
+    """Draw the weight of a domain's own statistics at every layer, from 0.5 to 1."""
+    layers, heights = [*weights], [*weights.values()]
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        depth = np.arange(1, len(layers) + 1)
+        axes.plot(depth, heights, color=theme.target, linewidth=1.6)
+        axes.scatter(depth, heights, s=14, color=theme.target)
+        _name_layers(axes, layers)
+        axes.set_xlim(0.5, len(layers) + 0.5)
+        axes.set_ylim(0.48, 1.02)
+        axes.set_ylabel("weight of a domain's own statistics")
+
+    least = int(np.argmin(heights))
+    alt = (
+        f"Weight of a domain's own statistics: {np.mean(heights):.3f} on average over "
+        f"{len(layers)} layers, least at {shorten(layers[least], 40)} with {heights[least]:.3f}."
+    )
+    return render(draw, (4.6, 3.2), alt=alt)
+
+
+def _name_layers(axes: Axes, layers: Sequence[str]) -> None:
+    """Name the layers at the positions 1, 2, ... where they are few."""
+    if len(layers) <= _BARS:
+        names = [shorten(name, 14) for name in layers]
+        axes.set_xticks(np.arange(1, len(layers) + 1), names)
+        axes.tick_params(axis="x", labelrotation=0 if len(layers) <= _LEVEL else 40)
+    else:
+        axes.set_xlabel("layer, from the images to the classes")
 
 
 def embedding(source: Floats, target: Floats, *, separation: float, title: str) -> Picture:
