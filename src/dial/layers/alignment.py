@@ -11,7 +11,7 @@ from torch.utils.weak import TensorWeakRef
 from dial import references
 from dial.errors import DialError
 from dial.layers.context import DomainSpecific
-from dial.references import Reference, Shared, Statistics, Tracking, per_channel, widen
+from dial.references import Reference, Shared, Statistics, Tracking, per_channel, transformed, widen
 
 
 class DomainAlignment(DomainSpecific):
@@ -72,7 +72,7 @@ class DomainAlignment(DomainSpecific):
         self.bias = nn.Parameter(torch.zeros(num_features, **options)) if affine else None
         shape = len(self.domains), num_features
         self.register_buffer("location", torch.zeros(shape, **options))
-        self.register_buffer("spread", torch.ones(shape, **options))
+        self.register_buffer("spread", self._initial_spread(torch.ones(shape, **options)))
         counts = torch.zeros(shape[0], dtype=torch.long, device=device)
         self.register_buffer("num_batches_tracked", counts)
         self.register_buffer("prior_location", None)
@@ -87,7 +87,7 @@ class DomainAlignment(DomainSpecific):
         return Statistics(self.prior_location, self.prior_spread)
 
     def statistics(self, domain: str) -> Statistics | None:
-        """Returns a domain's running statistics: views of the buffers, `(C,)` each."""
+        """Returns a domain's running statistics: views of the buffers."""
         return self._running(self.index_of(domain))
 
     def centered(self) -> list[Tensor]:
@@ -110,7 +110,7 @@ class DomainAlignment(DomainSpecific):
         if self.location is None or self.spread is None:
             blank = torch.zeros_like(statistics.location, dtype=torch.float32)
             blank = blank.repeat(len(self.domains), 1)
-            self.location, self.spread = blank, blank + 1
+            self.location, self.spread = blank, self._initial_spread(blank + 1)
         index = self.index_of(domain)
         self.location[index].copy_(statistics.location)
         self.spread[index].copy_(statistics.spread)
@@ -147,6 +147,8 @@ class DomainAlignment(DomainSpecific):
         if running is None:  # no statistics, and no samples to take them from
             return x
         location, square = self.reference.transform(running, self.prior)
+        if square.dim() > 1:
+            return transformed(widen(x), location, square, self.weight, self.bias).to(x.dtype)
         return F.batch_norm(x, location, square, self.weight, self.bias, eps=0.0)
 
     def _aligned(self, x: Tensor, parts: list[tuple[int, int]]) -> Tensor:
@@ -168,6 +170,9 @@ class DomainAlignment(DomainSpecific):
             # In eval mode a layer without statistics uses those of the batch, and keeps none.
             tracking.append(self._tracking(index) if self.training else Tracking(None, 0.0))
         return references.align(self.reference, x, sizes, shared, tracking)
+
+    def _initial_spread(self, ones: Tensor) -> Tensor:
+        return torch.stack([self.reference.initial_spread(row) for row in ones])
 
     def _running(self, index: int) -> Statistics | None:
         if self.location is None or self.spread is None:

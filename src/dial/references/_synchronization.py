@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -44,6 +45,27 @@ def global_moments(mean: Tensor, var: Tensor, count: int) -> tuple[Tensor, Tenso
     global_mean = (means * counts).sum(0) / total
     global_var = ((variances + (means - global_mean) ** 2) * counts).sum(0) / total
     return global_mean.to(mean.dtype), global_var.to(var.dtype), int(total)
+
+
+class _GlobalSum(torch.autograd.Function):
+    """The sum over all processes; so is the gradient, as every process uses the sum."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:  # noqa: ARG004
+        return global_sums(tensor)[0]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:  # noqa: ARG004
+        return global_sums(g)[0]
+
+
+def differentiable_sum(tensor: Tensor) -> Tensor:
+    """Returns the sum of a tensor over all processes, through which gradients pass.
+
+    The tensor itself, if there is one process.
+    """
+    total: Tensor = _GlobalSum.apply(tensor) if processes() > 1 else tensor
+    return total
 
 
 def global_sums(*tensors: Tensor) -> tuple[Tensor, ...]:
