@@ -11,6 +11,7 @@ from dial.errors import DialError
 from dial.layers.alignment import DomainAlignment, DomainAlignmentAct
 from dial.layers.context import DomainSpecific, domain_layers
 from dial.layers.conversion import Appended, replace_modules
+from dial.layers.whitening import mixes_channels, take_out_matrices
 
 _BATCH_NORMS: dict[int | None, type[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d]]
 _BATCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
@@ -22,7 +23,9 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
 
     A DA-layer with fixed statistics is an affine map of each channel. It is multiplied into the
     convolution or linear layer before it, if the network's graph shows that this layer feeds
-    nothing else. Otherwise it becomes an ordinary BatchNorm.
+    nothing else. Otherwise it becomes an ordinary BatchNorm. A whitened layer is a matrix as well,
+    which goes the same way, also without `fuse`; where it cannot, as after a depthwise convolution,
+    it becomes a 1x1 convolution (a linear layer for vectors) before that BatchNorm.
 
     Args:
         model: a network with DA-layers; it is not changed.
@@ -46,6 +49,9 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
     )
     """
     plain = copy.deepcopy(getattr(model, "_orig_mod", model)).eval()
+    domain_layers(plain)  # or an error, if there are none
+    if mixes_channels(plain, domain):
+        plain = take_out_matrices(plain, domain, _fusible_sources(plain))
     layers = {n: m for n, m in domain_layers(plain).items() if isinstance(m, DomainAlignment)}
     sources = _sources(plain) if fuse else {}
     replacements: dict[nn.Module, nn.Module] = {}
@@ -55,10 +61,10 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
         replacements[layer] = _rest(layer) if fused else _norm(layer, name, location, square)
     for module in plain.modules():
         if isinstance(module, Appended):
-            first, after = module[0], replacements[module[1]]
+            first, after = module[0], replacements.get(module[1], module[1])
             fused = isinstance(after, nn.Identity)
             replacements[module] = first if fused else nn.Sequential(first, after)
-    return replace_modules(plain, replacements)
+    return replace_modules(plain, replacements).eval()
 
 
 def _transform(layer: DomainAlignment, name: str, domain: str) -> tuple[Tensor, Tensor]:
@@ -105,18 +111,32 @@ def _sources(model: nn.Module) -> dict[nn.Module, nn.Module]:
     }
 
 
-@torch.no_grad()
-def _fuse(source: nn.Module, layer: DomainAlignment, location: Tensor, square: Tensor) -> bool:
-    """Multiply a frozen DA-layer into the layer before it; returns False if not possible."""
+def _fusible_sources(model: nn.Module) -> dict[nn.Module, nn.Module]:
+    """Returns the layer before each DA-layer, where that layer may be changed."""
+    sources = _sources(model)
+    for module in model.modules():  # these follow each other, whether the network traces or not
+        if isinstance(module, Appended):
+            sources[module[1]] = module[0]
+    return {layer: source for layer, source in sources.items() if _is_fusible(source, layer)}
+
+
+def _is_fusible(source: nn.Module, layer: Any) -> bool:
+    """Whether a DA-layer can be multiplied into the layer before it."""
     if type(source) not in (*_FUSIBLE, *_timm_convolutions()) or source._forward_hooks:
         return False
     if nn.utils.parametrize.is_parametrized(source):
         return False
     if isinstance(source, nn.Linear) and layer.input_rank not in (None, 2):
         return False  # on (N, L, C) a linear layer's features are not the DA-layer's channels
-    weight, bias = source.weight, source.bias
-    if not isinstance(weight, nn.Parameter):
+    return isinstance(source.weight, nn.Parameter)
+
+
+@torch.no_grad()
+def _fuse(source: Any, layer: DomainAlignment, location: Tensor, square: Tensor) -> bool:
+    """Multiply a frozen DA-layer into the layer before it; returns False if not possible."""
+    if not _is_fusible(source, layer):
         return False
+    weight, bias = source.weight, source.bias
     factor = square.rsqrt() * (1 if layer.weight is None else layer.weight.double())
     shift = -location * factor + (0 if layer.bias is None else layer.bias.double())
     if isinstance(bias, Tensor):
