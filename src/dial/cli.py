@@ -376,7 +376,8 @@ def bench_command(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="office31, office31-ablation, digits or digits-ablation."
+            metavar="NAME",
+            help="office31, office31-ablation, digits, digits-ablation or digits-references.",
         ),
     ],
     *,
