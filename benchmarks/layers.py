@@ -21,6 +21,7 @@ LAYER_GOALS = {
     "anchored, one domain": 1.50,
     "laplace, one domain": 4.00,
 }
+OTHERS = ("student", "logistic", "generalized", "whitened:4")
 SHAPES = [
     ((48, 64, 56, 56), torch.contiguous_format),
     ((48, 64, 56, 56), torch.channels_last),
@@ -62,6 +63,9 @@ def layers(shape: tuple[int, ...], layout: torch.memory_format) -> None:
         "laplace, one domain": forward_backward(laplace, x, g),
         "torch.median alone": lambda: values.median(dim=1),
     }
+    for reference in OTHERS:
+        layer = dial.DomainAlignment(channels, reference=reference)
+        candidates[f"{reference}, one domain"] = forward_backward(layer, x, g)
     name = "channels_last" if layout is torch.channels_last else "contiguous"
     show(f"forward + backward, {shape}, {name}", best_times(candidates), LAYER_GOALS)
 

@@ -164,6 +164,32 @@ def test_killed_at_any_moment_and_resumed_it_ends_the_same(
     }
 
 
+@pytest.mark.parametrize("backbone", ["timm:test_resnet", "timm:test_efficientnet"])
+def test_a_whitened_run_goes_through_everything(
+    backbone: str, folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    given = settings | {"backbone": backbone, "reference": "whitened:4", "report": True}
+    given |= {"align_logits": True, "head": True, "start": "probe"}
+    run = dial.adapt(*folders, **given)
+    assert run.result["reference"] == "whitened:4"
+    assert (run.folder / "report.html").exists()
+    stopped = tmp_path / "stopped"
+    with (
+        pytest.raises(engine.Interrupted),
+        patch("dial.console.Reporter.epoch", side_effect=[None, engine.Interrupted]),
+    ):
+        dial.adapt(*folders, **given | {"out": stopped})
+    again = dial.adapt(*folders, **given | {"out": stopped}, resume=True)
+    one, two = (load_file(r.folder / "model.safetensors") for r in (run, again))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    labels = [item.label for item in dial.predict(run, [str(folders[1])])]
+    names = [path.parent.name for path in _files(folders[1])]
+    right = np.mean([one == other for one, other in zip(labels, names, strict=True)])
+    assert right == pytest.approx(run.result["target_accuracy"])
+    for suffix in ("onnx", "safetensors"):
+        assert dial.export(run, tmp_path / f"model.{suffix}").difference <= 1e-4
+
+
 def _one_thread() -> dict[str, str]:
     import os
 

@@ -411,7 +411,8 @@ def bench_command(
         str,
         typer.Argument(
             metavar="NAME",
-            help="office31, office31-ablation, office31-multi, digits or digits-ablation.",
+            help="office31, office31-ablation, office31-multi, digits, digits-ablation or "
+            "digits-references.",
         ),
     ],
     *,

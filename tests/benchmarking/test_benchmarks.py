@@ -10,6 +10,7 @@ from dial.benchmarking import benchmarks, paper
 from dial.benchmarking.benchmarks import BENCHMARKS, Benchmark, get
 from dial.benchmarking.cells import plan
 from dial.data.datasets import get as data_set
+from dial.references import REFERENCES
 from dial.training import settings
 
 
@@ -57,6 +58,12 @@ def test_the_grids_are_those_of_the_paper() -> None:
     assert all((label, not entropy) in ours for label, entropy in ours if "DIAL" in label)
     assert theirs <= ours
     assert {row.method for row in paper.TABLE_2} <= {row.label for row in ablation.rows}
+
+
+def test_every_reference_has_a_row_but_the_one_that_needs_pretrained_statistics() -> None:
+    rows = get("digits-references").choose_rows(None)
+    names = {str(row.options["reference"]).partition(":")[0] for row in rows if row.options}
+    assert names == {*REFERENCES.names()} - {"anchored"}
 
 
 @pytest.mark.parametrize("row", [*paper.TABLE_1, *paper.TABLE_2])

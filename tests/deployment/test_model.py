@@ -156,6 +156,43 @@ def test_norms_that_could_not_be_merged_are_there_again_after_loading(tmp_path: 
     assert torch.equal(logits(loaded.network, images), logits(network, images))
 
 
+def depthwise() -> nn.Module:
+    """A network in which a whitening finds no layer to be multiplied into."""
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, bias=False),
+        nn.BatchNorm2d(8),
+        nn.Conv2d(8, 8, 3, groups=8, bias=False),
+        nn.BatchNorm2d(8),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.BatchNorm1d(32),
+        nn.Linear(32, 5),
+    )
+
+
+@pytest.mark.parametrize("name", ["digits_cnn", "efficientnet_lite0", "depthwise"])
+def test_whitened_networks_are_loaded_without_da_layers(tmp_path: Path, name: str) -> None:
+    own = Backbone.of(depthwise(), append_after=("7",)) if name == "depthwise" else None
+    backbone = backbones.create(own or name, num_classes=5, weights="none", align_logits=True)
+    side, channels = (64, 3) if name == "efficientnet_lite0" else (28, 1)
+    images = torch.rand(8, channels, side, side)
+    backbone.convert("whitened:4")
+    dial.calibrate(backbone.network, [images], "target")
+    network = dial.fold(backbone.network, fuse=False)
+    models.save(tmp_path / "m.safetensors", Model(network, CLASSES, DIGITS, backbone.name))
+    loaded = models.load(tmp_path / "m.safetensors", backbone=own)
+    assert torch.equal(logits(loaded.network, images), logits(network, images))
+    again = tmp_path / "again.safetensors"
+    models.save(again, loaded)
+    expected = logits(network, images)
+    assert torch.equal(logits(models.load(again, backbone=own).network, images), expected)
+    if name == "digits_cnn":  # its own architecture takes the tensors
+        dial.build(name, num_classes=5, weights="none").load_state_dict(network.state_dict())
+    if name == "depthwise":
+        assert [type(layer) for layer in network[3]] == [nn.Conv2d, nn.BatchNorm2d]
+        assert [type(layer) for layer in network[6]] == [nn.Linear, nn.BatchNorm1d]
+
+
 def test_a_network_that_was_passed_as_an_object_is_loaded_with_it(tmp_path: Path) -> None:
     path, own = tmp_path / "m.safetensors", dial.build("digits_cnn", num_classes=5)
     backbone = backbones.create(own, num_classes=5, align_logits=True)

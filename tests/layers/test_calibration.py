@@ -55,6 +55,21 @@ def test_accumulates_all_batches_and_refines_deeper_layers(reference: str) -> No
     assert source is not None
 
 
+def test_covariances_are_those_of_the_whole_set() -> None:
+    model = network("whitened:4")
+    images, batches = data()
+    calibrate(model, batches, domain="source")
+    with torch.no_grad(), use_domain(model.eval(), "source"):
+        for layer, x in [(model[1], model[0](images)), (model[5], model[:5](images))]:
+            values = oracles.channels_first(x.double().numpy())
+            own = layer.statistics("source")
+            np.testing.assert_allclose(own.location, values.mean(1), atol=1e-5, rtol=1e-5)
+            for start in range(0, len(values), 4):
+                covariance = np.atleast_2d(np.cov(values[start : start + 4], bias=True))
+                rows = own.spread[start : start + 4, : len(covariance)]
+                np.testing.assert_allclose(rows, covariance, atol=1e-5, rtol=1e-5)
+
+
 def test_one_pass_leaves_deeper_layers_close() -> None:
     one, two = network(), network()
     two.load_state_dict(one.state_dict())

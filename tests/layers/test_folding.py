@@ -156,7 +156,7 @@ def test_only_layers_that_feed_the_norm_alone_are_fused(traceable: bool) -> None
     torch.testing.assert_close(plain(x), model(x), atol=1e-6, rtol=1e-6)
 
 
-class Standardised(nn.Conv2d):
+class Standardized(nn.Conv2d):
     """A convolution that rescales its weight on every pass, so it cannot be multiplied into."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class Standardised(nn.Conv2d):
 def test_layers_with_weights_of_their_own_making_are_not_fused() -> None:
     parametrised = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
     for first, x in [
-        (Standardised(3, 4, 1), torch.randn(2, 3, 2, 2)),
+        (Standardized(3, 4, 1), torch.randn(2, 3, 2, 2)),
         (parametrised, torch.randn(5, 4)),
     ]:
         model = convert(nn.Sequential(first), append_after=["0"], reference="epsilon").eval()

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from dial.references import Laplace, MomentAccumulator, SampleAccumulator
+from dial.references import (
+    CovarianceAccumulator,
+    Laplace,
+    MomentAccumulator,
+    SampleAccumulator,
+)
 from tests import oracles
 
 
@@ -28,6 +33,24 @@ def test_moments_of_large_batches_have_their_digits(layout: torch.memory_format)
     values = oracles.channels_first(x.double().numpy())
     np.testing.assert_allclose(mean, values.mean(1), rtol=1e-6)
     np.testing.assert_allclose(var, values.var(1), rtol=1e-5)
+
+
+def test_covariances_are_those_of_all_values_at_once() -> None:
+    accumulator = CovarianceAccumulator(group=2)
+    x = torch.randn(60, 5, 3)
+    x = x + x.roll(1, dims=1) + 1e4 + torch.linspace(0, 9, 60)[:, None, None]
+    for batch in x.split([1, 20, 39]):
+        accumulator.add(batch)
+    accumulator.add(x[:0])
+    mean, spread = accumulator.result()
+    values = oracles.channels_first(x.double().numpy())
+    np.testing.assert_allclose(mean, values.mean(1), rtol=1e-9)
+    covariance = np.cov(values, bias=True)
+    for channel in range(5):
+        start = channel // 2 * 2
+        wanted = np.zeros(2)
+        wanted[: min(2, 5 - start)] = covariance[channel, start : start + 2]
+        np.testing.assert_allclose(spread[channel], wanted, rtol=1e-7)
 
 
 def test_sample_is_exact_while_it_fits_and_fair_beyond() -> None:

@@ -91,16 +91,67 @@ def test_domains_are_isolated(name: str, seed: int, size: int, factor: float) ->
     assert layer.location is not None
     assert other.location is not None
     assert torch.equal(layer.location[1], other.location[1])
+    assert layer.spread is not None
+    assert other.spread is not None
+    assert torch.equal(layer.spread[1], other.spread[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constant_channels_and_large_values_stay_finite(name: str) -> None:
+    layer = small_layer(reference=name)
+    x = torch.randn(16, 5, 4, 4) + 1e3
+    x[:, 2], x[:, 3] = 7.0, 1e4 * x[:, 3]
+    x.requires_grad_()
+    with use_domain(layer, {"source": 10, "target": 6}):
+        y = layer(x)
+    y.square().sum().backward()
+    assert bool(y.isfinite().all())
+    assert x.grad is not None
+    assert bool(x.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_half_precision_keeps_statistics_in_float32(name: str) -> None:
+    layer = small_layer(reference=name, momentum=1.0)
+    x = (2 * torch.randn(64, 5, 4) + 1).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = layer(x)
+    assert y.dtype == torch.bfloat16
+    statistics, own = layer.statistics("target"), layer.reference.estimate(x.double())
+    assert statistics is not None
+    own = layer.reference.tracked(own, 256)
+    for value, wanted in zip(statistics, own, strict=True):
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value.double(), wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_converted_calibrated_and_folded(name: str) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6, eps=1e-3), nn.ReLU()).double()
+    nn.init.uniform_(model[1].weight), nn.init.normal_(model[1].bias)
+    nn.init.normal_(model[1].running_mean), nn.init.uniform_(model[1].running_var)
+    x = 2 * torch.randn(20, 3, 5, 5, dtype=torch.float64) + 1
+    pretrained = model.eval()(x)
+    convert(model, reference=name)
+    torch.testing.assert_close(model(x), pretrained, atol=1e-6, rtol=1e-6)
+    calibrate(model, [x[:13], x[13:]])
+    layer = model[1]
+    statistics = layer.statistics("target")
+    for value, wanted in zip(statistics, layer.reference.estimate(model[0](x)), strict=True):
+        torch.testing.assert_close(value, wanted, atol=1e-6, rtol=1e-6)
+    for fuse in (True, False):
+        plain = fold(model, fuse=fuse)
+        torch.testing.assert_close(plain(x), model(x), atol=1e-9, rtol=1e-9)
 
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**16), factor=st.floats(0.1, 100), shift=st.floats(-100, 100))
-@pytest.mark.parametrize("name", ["normal", "laplace"])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("anchored", "epsilon")])
 def test_output_does_not_depend_on_shift_and_scale(
     name: str, seed: int, factor: float, shift: float
 ) -> None:
     torch.manual_seed(seed)
-    layer = DomainAlignment(2, reference=name).double()
+    layer = DomainAlignment(2, reference=resolve(name, eps=1e-9)).double()
     x = torch.randn(9, 2, 3, dtype=torch.float64)
     torch.testing.assert_close(layer(x), layer(x * factor + shift), atol=2e-3, rtol=2e-3)
 

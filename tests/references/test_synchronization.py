@@ -9,13 +9,21 @@ import torch.distributed as dist
 from torch import Tensor, multiprocessing, nn
 
 import dial
-from dial.references import Anchored, Normal, Reference, _synchronization, unsynchronized
+from dial.references import (
+    Anchored,
+    Normal,
+    Reference,
+    Whitened,
+    _synchronization,
+    unsynchronized,
+)
 
 SIZES = {"source": 16, "target": 8}
 REFERENCES: dict[str, Reference] = {
     "normal": Normal(),
     "epsilon": Normal(eps=1.0),
     "anchored": Anchored(0.3),
+    "whitened": Whitened(3),
 }
 
 

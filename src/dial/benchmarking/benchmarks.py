@@ -140,6 +140,15 @@ _REFERENCES = (
     _dial("dial_epsilon_sparse", "DIAL Epsilon sparse", reference="epsilon", sparsity=SPARSITY),
     _dial("dial_laplacian", "DIAL Laplacian BN", reference="laplace"),
 )
+_DISTRIBUTIONS = (  # every reference; all but Anchored, which is BN in a network from scratch
+    *(row for row in _REFERENCES if "sparsity" not in row.options),
+    _dial("dial_student", "DIAL Student's t", reference="student"),
+    _dial("dial_logistic", "DIAL logistic", reference="logistic"),
+    _dial("dial_generalized", "DIAL generalized normal", reference="generalized"),
+    _dial("dial_whitened", "DIAL whitened, groups of 4", reference="whitened:4"),
+    _dial("dial_per_domain", "DIAL BN, affine per domain", reference="normal", affine="per-domain"),
+    replace(_METHODS["autodial"], label="AutoDIAL", inherits=("entropy", "warmup")),
+)
 _BATCH, _PROBE = {"statistics": "batch"}, {"start": "probe"}
 _PRETRAINED = (
     # 'auto' and not 'anchored': without pretrained statistics there is nothing to be anchored to.
@@ -194,6 +203,7 @@ _ALL = (
     _digits(  # trained from scratch, so that Anchored would be BN once more
         "digits-ablation", "Embedded digits, ablation", rows=_ablation(*_REFERENCES), ablation=True
     ),
+    _digits("digits-references", "Embedded digits, every reference", rows=_DISTRIBUTIONS),
 )
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from dial import files
@@ -69,6 +70,7 @@ def load(path: Path, *, backbone: Backbone | nn.Module | None = None) -> Model:
     )
     network = entry.network
     try:
+        _insert_matrices(network, tensors)
         _add_norms(network, tensors)
         _fill(network, tensors)
         for pair in about.get("append_after", ()):
@@ -129,6 +131,21 @@ def _replace(network: nn.Module, old: nn.Module, new: nn.Module) -> None:
         for name, child in parent._modules.items():
             if child is old and parent is not new:
                 parent._modules[name] = new
+
+
+def _insert_matrices(network: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Put a layer before each BatchNorm that has one in the tensors: a folded whitening."""
+    kinds: dict[int, Any] = {3: nn.Conv1d, 4: nn.Conv2d, 5: nn.Conv3d}
+    for name, norm in list(network.named_modules()):
+        if isinstance(norm, _BatchNorm) and f"{name}.1.running_var" in tensors:
+            weight = tensors[f"{name}.0.weight"]
+            channels, inputs = weight.shape[:2]
+            if weight.dim() in kinds:
+                groups = channels // inputs
+                layer = kinds[weight.dim()](channels, channels, 1, groups=groups, bias=False)
+            else:
+                layer = nn.Linear(channels, channels, bias=False)
+            _replace(network, norm, nn.Sequential(layer, norm))
 
 
 def _fill(network: nn.Module, tensors: dict[str, Tensor]) -> None:

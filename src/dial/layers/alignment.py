@@ -13,7 +13,7 @@ from dial.errors import DialError
 from dial.layers import mixing as mixings
 from dial.layers.context import DomainSpecific
 from dial.layers.mixing import Mixing, MixingLike
-from dial.references import Reference, Shared, Statistics, Tracking, per_channel, widen
+from dial.references import Reference, Shared, Statistics, Tracking, per_channel, transformed, widen
 
 PER_DOMAIN = "per-domain"
 
@@ -92,7 +92,7 @@ class DomainAlignment(DomainSpecific):
         self.weight = nn.Parameter(torch.ones(rows, **options)) if affine else None
         self.bias = nn.Parameter(torch.zeros(rows, **options)) if affine else None
         self.register_buffer("location", torch.zeros(shape, **options))
-        self.register_buffer("spread", torch.ones(shape, **options))
+        self.register_buffer("spread", self._initial_spread(torch.ones(shape, **options)))
         counts = torch.zeros(shape[0], dtype=torch.long, device=device)
         self.register_buffer("num_batches_tracked", counts)
         self.register_buffer("prior_location", None)
@@ -107,7 +107,7 @@ class DomainAlignment(DomainSpecific):
         return Statistics(self.prior_location, self.prior_spread)
 
     def statistics(self, domain: str) -> Statistics | None:
-        """Returns a domain's own running statistics: views of the buffers, `(C,)` each."""
+        """Returns a domain's own running statistics: views of the buffers."""
         return self._running(self.index_of(domain))
 
     def mixed_statistics(self, domain: str) -> Statistics | None:
@@ -144,7 +144,7 @@ class DomainAlignment(DomainSpecific):
         if self.location is None or self.spread is None:
             blank = torch.zeros_like(statistics.location, dtype=torch.float32)
             blank = blank.repeat(len(self.domains), 1)
-            self.location, self.spread = blank, blank + 1
+            self.location, self.spread = blank, self._initial_spread(blank + 1)
         index = self.index_of(domain)
         self.location[index].copy_(statistics.location)
         self.spread[index].copy_(statistics.spread)
@@ -182,6 +182,8 @@ class DomainAlignment(DomainSpecific):
         if running is None:  # no statistics, and no samples to take them from
             return x
         location, square = self.reference.transform(running, self.prior)
+        if square.dim() > 1:
+            return transformed(widen(x), location, square, *self._affine(index)).to(x.dtype)
         return F.batch_norm(x, location, square, *self._affine(index), eps=0.0)
 
     def _aligned(self, x: Tensor, parts: list[tuple[int, int]]) -> Tensor:
@@ -256,6 +258,9 @@ class DomainAlignment(DomainSpecific):
         if self.weight is None or self.bias is None or not self._is_per_domain():
             return self.weight, self.bias
         return self.weight[index], self.bias[index]
+
+    def _initial_spread(self, ones: Tensor) -> Tensor:
+        return torch.stack([self.reference.initial_spread(row) for row in ones])
 
     def _running(self, index: int) -> Statistics | None:
         if self.location is None or self.spread is None:

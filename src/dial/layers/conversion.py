@@ -232,15 +232,15 @@ def _copy_statistics(norm: _BatchNorm, layer: DomainAlignment) -> None:
         layer.num_batches_tracked = layer.num_batches_tracked.to(like.device)
         return
     statistics = layer.reference.from_moments(mean, var)
-    copies = len(layer.domains), 1
-    layer.location = statistics.location.repeat(copies)
-    layer.spread = statistics.spread.repeat(copies)
+    copies = len(layer.domains)
+    layer.location, layer.spread = (torch.stack([value] * copies) for value in statistics)
     tracked = norm.num_batches_tracked
-    layer.num_batches_tracked = torch.as_tensor(tracked or 0, device=mean.device).repeat(copies[0])
+    layer.num_batches_tracked = torch.as_tensor(tracked or 0, device=mean.device).repeat(copies)
     if layer.reference.uses_prior() or (layer.mixing is not None and layer.mixing.uses_prior()):
         layer.prior_location, layer.prior_spread = mean.clone(), var.clone()
     # The affine absorbs the difference between the reference's transformation and the norm's.
     location, square = layer.reference.transform(statistics, layer.prior)
+    square = square if square.dim() == 1 else references.diagonal(square)  # it is diagonal
     deviation = torch.sqrt(var + norm.eps)
     ratio, shift = square.sqrt() / deviation, (location - mean) / deviation
     if bool((ratio == 1).all()) and bool((shift == 0).all()):

@@ -11,6 +11,12 @@ from dial.errors import DialError
 from dial.layers.alignment import DomainAlignment, DomainAlignmentAct
 from dial.layers.context import DomainSpecific, domain_layers
 from dial.layers.conversion import AlignedLayer, replace_modules
+from dial.layers.whitening import (
+    has_matrix,
+    merge_matrix_into_next,
+    mixes_channels,
+    take_out_matrices,
+)
 
 _BATCH_NORMS: dict[int | None, type[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d]]
 _BATCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
@@ -26,7 +32,9 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
     or after a linear or convolutional layer is multiplied into that layer. One that replaced a
     BatchNorm is multiplied into the layer before it, if the network's graph shows that this layer
     feeds nothing else. Otherwise it becomes an ordinary BatchNorm; so does one before a convolution
-    that pads its input with zeros.
+    that pads its input with zeros. A whitened layer is a matrix as well, which goes the same way,
+    also without `fuse`; where it cannot, as after a depthwise convolution, it becomes a 1x1
+    convolution (a linear layer for vectors) before that BatchNorm.
 
     Args:
         model: a network with DA-layers; it is not changed.
@@ -50,6 +58,10 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
     )
     """
     plain = copy.deepcopy(getattr(model, "_orig_mod", model)).eval()
+    domain_layers(plain)  # or an error, if there are none
+    if mixes_channels(plain, domain):
+        _merge_matrices(plain, domain)
+        plain = take_out_matrices(plain, domain, _fusible_sources(plain))
     layers = {n: m for n, m in domain_layers(plain).items() if isinstance(m, DomainAlignment)}
     sources = _sources(plain) if fuse else {}
     maps = {layer: _transform(layer, name, domain) for name, layer in layers.items()}
@@ -67,7 +79,7 @@ def fold(model: nn.Module, domain: str = "target", *, fuse: bool = True) -> nn.M
         parts = [replacements.get(part, part) for part in module]
         parts = [part for part in parts if not isinstance(part, nn.Identity)]
         replacements[module] = parts[0] if len(parts) == 1 else nn.Sequential(*parts)
-    return replace_modules(plain, replacements)
+    return replace_modules(plain, replacements).eval()
 
 
 def _transform(layer: DomainAlignment, name: str, domain: str) -> tuple[Tensor, Tensor]:
@@ -124,6 +136,42 @@ def _sources(model: nn.Module) -> dict[nn.Module, nn.Module]:
     }
 
 
+def _merge_matrices(model: nn.Module, domain: str) -> None:
+    """Multiply whitened layers before a layer into it; they are the identity afterwards.
+
+    Raises:
+        DialError: the layer is not one to multiply a matrix into.
+    """
+    for module in model.modules():
+        if not isinstance(module, AlignedLayer):
+            continue
+        layer: Any = module.layer
+        sides = [side for side in (module.before, module.after) if side is not None]
+        if not any(has_matrix(side, domain) for side in sides):
+            continue
+        grouped = getattr(layer, "groups", 1) > 1
+        if not _is_fusible(layer) or grouped or (module.before and _pads_with_zeros(layer)):
+            raise DialError(
+                wanted=f"a linear layer, or a convolution without groups and zeros around its "
+                f"input, to multiply {sides[0].description()} into",
+                got=f"a {type(layer).__name__}",
+                fix="take another reference than whitened, or other layers",
+            )
+        if module.before is not None:
+            merge_matrix_into_next(module.before, layer, domain)
+
+
+def _fusible_sources(model: nn.Module) -> dict[DomainAlignment, nn.Module]:
+    """Returns the layer before each DA-layer, where that layer may be changed."""
+    sources = {
+        layer: source
+        for layer, source in _sources(model).items()
+        if isinstance(layer, DomainAlignment) and _can_fuse(source, layer)
+    }
+    aligned = (module for module in model.modules() if isinstance(module, AlignedLayer))
+    return sources | {module.after: module.layer for module in aligned if module.after is not None}
+
+
 @torch.no_grad()
 def _merge(module: AlignedLayer, maps: Maps, replacements: dict[nn.Module, nn.Module]) -> None:
     """Multiply the DA-layers around a layer into it, where that is possible."""
@@ -148,11 +196,14 @@ def _merge(module: AlignedLayer, maps: Maps, replacements: dict[nn.Module, nn.Mo
 @torch.no_grad()
 def _fuse(source: nn.Module, layer: DomainAlignment, location: Tensor, square: Tensor) -> bool:
     """Multiply a frozen DA-layer into the layer before it; returns False if not possible."""
-    if not _is_fusible(source):
-        return False
+    return _can_fuse(source, layer) and _merge_after(source, *_affine(layer, location, square))
+
+
+def _can_fuse(source: nn.Module, layer: DomainAlignment) -> bool:
+    """Whether a DA-layer can be multiplied into the layer before it."""
     if isinstance(source, nn.Linear) and layer.input_rank not in (None, 2):
         return False  # on (N, L, C) a linear layer's features are not the DA-layer's channels
-    return _merge_after(source, *_affine(layer, location, square))
+    return _is_fusible(source) and not source._forward_hooks
 
 
 def _is_fusible(layer: nn.Module) -> bool:

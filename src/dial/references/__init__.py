@@ -1,6 +1,12 @@
 """Reference distributions, one per file: what a DA-layer maps every domain's activations onto."""
 
-from dial.references._accumulators import Accumulator, MomentAccumulator, SampleAccumulator
+from dial.references._accumulators import (
+    Accumulator,
+    CovarianceAccumulator,
+    MomentAccumulator,
+    SampleAccumulator,
+)
+from dial.references._blocks import diagonal, inverse_root, multiply
 from dial.references._fused import align
 from dial.references._synchronization import synchronize, unsynchronized
 from dial.references.anchored import Anchored
@@ -19,12 +25,14 @@ from dial.references.laplace import Laplace
 from dial.references.logistic import Logistic
 from dial.references.normal import Normal
 from dial.references.student import Student
+from dial.references.whitened import Whitened
 from dial.registry import Registry
 
 __all__ = [
     "REFERENCES",
     "Accumulator",
     "Anchored",
+    "CovarianceAccumulator",
     "Generalized",
     "Laplace",
     "Logistic",
@@ -37,8 +45,12 @@ __all__ = [
     "Statistics",
     "Student",
     "Tracking",
+    "Whitened",
     "align",
     "describe",
+    "diagonal",
+    "inverse_root",
+    "multiply",
     "per_channel",
     "resolve",
     "synchronize",

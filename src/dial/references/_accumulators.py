@@ -6,6 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from dial.references import _blocks
+
 _PIECE = 2**14  # values per channel that float32 sums up with (nearly) all digits
 
 
@@ -21,7 +23,7 @@ class Accumulator(ABC):
 
     @abstractmethod
     def result(self) -> tuple[Tensor, Tensor]:
-        """Returns location and spread of all values so far, `(C,)` each, in float64."""
+        """Returns location and spread of all values so far, as in `Statistics`, in float64."""
 
 
 class MomentAccumulator(Accumulator):
@@ -50,21 +52,53 @@ class MomentAccumulator(Accumulator):
             self._merge(piece)
 
     def _merge(self, x: Tensor) -> None:
-        from dial.references._fused import moments  # which imports the references, and they this
-
         count = x.numel() // x.shape[1]
         # The moments of a piece have the precision of the batch; merging them is in float64.
-        mean, var = (value.double() for value in moments(x))
+        mean, var = (value.double() for value in self._moments(x))
         if self.count == 0:
-            self.mean = self.squares = torch.zeros_like(mean)
+            self.mean, self.squares = torch.zeros_like(mean), torch.zeros_like(var)
         shift, total = mean - self.mean, self.count + count
-        self.squares = self.squares + var * count + shift**2 * (self.count * count / total)
+        self.squares = (
+            self.squares + var * count + self._product(shift) * (self.count * count / total)
+        )
         self.mean = self.mean + shift * (count / total)
         self.count = total
 
+    def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        from dial.references._fused import moments  # which imports the references, and they this
+
+        return moments(x)
+
+    def _product(self, shift: Tensor) -> Tensor:
+        return shift**2
+
     def result(self) -> tuple[Tensor, Tensor]:
-        """Returns mean and variance, `(C,)` each."""
+        """Returns mean `(C,)` and variance or covariance, `(C,)` or `(C, G)`."""
         return self.mean, self.squares / self.count
+
+
+class CovarianceAccumulator(MomentAccumulator):
+    """Mean and (biased) covariance within groups of channels, by the same update.
+
+    >>> accumulator = CovarianceAccumulator(group=2)
+    >>> for batch in torch.tensor([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]]).split([2, 1]):
+    ...     accumulator.add(batch)
+    >>> (3 * accumulator.result()[1]).round().tolist()
+    [[2.0, 4.0], [4.0, 8.0]]
+    """
+
+    def __init__(self, group: int) -> None:
+        super().__init__()
+        self.group = group
+
+    def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        values = x.double().transpose(0, 1).flatten(1)
+        mean = values.mean(1)
+        products = _blocks.covariance(values - mean[:, None], self.group)
+        return mean, products / values.shape[1]
+
+    def _product(self, shift: Tensor) -> Tensor:
+        return _blocks.outer(shift, self.group)
 
 
 class SampleAccumulator(Accumulator):

@@ -17,7 +17,15 @@ from torch.autograd.function import once_differentiable
 from dial.references import _medians
 from dial.references._synchronization import global_moments, global_sums, processes
 from dial.references.anchored import Anchored
-from dial.references.interface import Reference, Shared, Statistics, Tracking, per_channel, widen
+from dial.references.interface import (
+    Reference,
+    Shared,
+    Statistics,
+    Tracking,
+    dense,
+    per_channel,
+    widen,
+)
 from dial.references.laplace import Laplace
 from dial.references.normal import Normal
 
@@ -44,8 +52,9 @@ def align(
     if type(reference) is Normal and (len(sizes) == 1 or not _has_kernels(x)) and processes() == 1:
         align_one = partial(_batch_norm, reference.eps)
     elif type(reference) in (Normal, Anchored) and _has_kernels(x):
-        dense = _dense(x, like=x)
-        y: Tensor = _Moments.apply(dense, *shared[:2], reference, shared.prior, sizes, tracking)
+        y: Tensor = _Moments.apply(
+            dense(x, like=x), *shared[:2], reference, shared.prior, sizes, tracking
+        )
         return y
     elif type(reference) is Laplace and _has_kernels(x):
         align_one = partial(_laplace, reference.eps)
@@ -58,7 +67,7 @@ def align(
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Returns mean and biased variance of a batch; not differentiable."""
     if _has_kernels(x):
-        return _moments(_dense(x, like=x))
+        return _moments(dense(x, like=x))
     var, mean = torch.var_mean(widen(x).transpose(0, 1).flatten(1), dim=1, correction=0)
     return mean, var
 
@@ -118,7 +127,7 @@ class _Moments(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, _, location, *_ = ctx.saved_tensors
-        g = _dense(g, like=x)
+        g = dense(g, like=x)
         if len(ctx.sizes) == 1 and not ctx.synchronized and x.dtype == location.dtype:
             dx, weight_grad, bias_grad = _Moments._backward_one(ctx, g)
         else:
@@ -174,7 +183,7 @@ class _Moments(torch.autograd.Function):
 
 def _laplace(eps: float, x: Tensor, shared: Shared, tracking: Tracking) -> Tensor:
     """Laplace, one domain."""
-    wide = _dense(widen(x), like=x)
+    wide = dense(widen(x), like=x)
     y, median, deviation = _Laplace.apply(wide, shared.weight, shared.bias, eps)
     tracking.update(Statistics(median, deviation))
     return y.to(x.dtype)  # type: ignore[no-any-return]
@@ -212,7 +221,7 @@ class _Laplace(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, lower, upper, median, deviation, square = ctx.saved_tensors
         count = x.numel() // x.shape[1]
-        g = _dense(g, like=x)
+        g = dense(g, like=x)
         inverse = square.rsqrt()
         sum0, sum1 = _gradient_sums(g, x, median, inverse)
         factor = inverse if weight is None else inverse * weight
@@ -234,14 +243,6 @@ class _Laplace(torch.autograd.Function):
 def _has_kernels(x: Tensor) -> bool:
     """Whether the kernels below exist here; a compiler does better with plain operations."""
     return x.device.type in ("cpu", "cuda") and not torch.compiler.is_compiling()
-
-
-def _dense(x: Tensor, *, like: Tensor) -> Tensor:
-    """Returns `x` in the memory format of `like`: the kernels are slow on any other."""
-    for layout, rank in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
-        if like.dim() == rank and like.is_contiguous(memory_format=layout):
-            return x.contiguous(memory_format=layout)
-    return x.contiguous()
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,8 @@
 """The interface of a reference distribution, and what one of your own needs.
 
 A reference turns a batch into statistics (`estimate`) and statistics into the transformation
-`y = (x - b) / s` (`transform`). All tensors `x` are `(N, C, *)`, all statistics `(C,)`.
+`y = (x - b) / s` (`transform`). All tensors `x` are `(N, C, *)`, all statistics `(C,)`; a spread
+and a squared scale may also be `(C, G)`, the rows of matrices over groups of `G` channels.
 """
 
 from abc import ABC, abstractmethod
@@ -10,11 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dial.references import _blocks
 from dial.references._accumulators import Accumulator, MomentAccumulator, SampleAccumulator
 
 
 class Statistics(NamedTuple):
-    """Location and spread of each channel, `(C,)` each: what a DA-layer stores for a domain."""
+    """Location `(C,)` and spread `(C,)` or `(C, G)`: what a DA-layer stores for a domain."""
 
     location: Tensor
     spread: Tensor
@@ -58,8 +60,14 @@ class Reference(ABC):
     def transform(self, statistics: Statistics, prior: Statistics | None) -> tuple[Tensor, Tensor]:
         """Returns the location `b` and the *square* of the scale, `s**2`, of `y = (x - b) / s`.
 
-        `prior` holds the statistics of the pretrained network, or None if there are none.
+        A square `(C, G)` is the matrix `s s^T`, with `s` triangular and `G` channels in a group:
+        `y = s^-1 (x - b)`. `prior` holds the statistics of the pretrained network, or None if
+        there are none.
         """
+
+    def initial_spread(self, ones: Tensor) -> Tensor:
+        """Returns the spread that a layer starts with, given `(C,)` ones."""
+        return ones
 
     def uses_prior(self) -> bool:
         """Whether `transform` depends on the prior, so that layers must keep it."""
@@ -116,11 +124,26 @@ def transformed(
     x: Tensor, location: Tensor, square: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
     """Returns `weight * (x - location) / s + bias`, with `s` the root of `square`."""
-    factor = square.rsqrt() if weight is None else weight * square.rsqrt()
-    y = (x - per_channel(location, x)) * per_channel(factor, x)
+    centered = x - per_channel(location, x)
+    if square.dim() == 1:
+        factor = square.rsqrt() if weight is None else weight * square.rsqrt()
+        y = centered * per_channel(factor, x)
+    else:
+        rows = _blocks.inverse_root(square)
+        rows = rows if weight is None else weight[:, None] * rows
+        y = _blocks.multiply(rows, centered.transpose(0, 1).flatten(1))
+        y = dense(y.unflatten(1, (len(x), *x.shape[2:])).transpose(0, 1), like=x)
     if bias is not None:
         y = y + per_channel(bias, x)
     return y
+
+
+def dense(x: Tensor, *, like: Tensor) -> Tensor:
+    """Returns `x` in the memory format of `like`: kernels are slow on any other."""
+    for layout, rank in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
+        if like.dim() == rank and like.is_contiguous(memory_format=layout):
+            return x.contiguous(memory_format=layout)
+    return x.contiguous()
 
 
 def per_channel(values: Tensor, x: Tensor) -> Tensor:
