@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from dial import DialError, DomainAlignment, convert, losses, use_domain
+from dial import DialError, DomainAlignment, convert, losses, references, use_domain
 from dial.references import Anchored
 from tests import oracles
 
@@ -83,6 +83,26 @@ def test_sparsity_is_the_mean_over_layers_and_domains(name: str, joint: bool) ->
     assert model[0].weight.grad is not None
     assert float(model[0].weight.grad.abs().sum()) > 0
     assert len(outputs) == (1 if joint else 2)
+
+
+@pytest.mark.parametrize("shape", [(8, 6), (8, 7, 6)])
+@pytest.mark.parametrize("name", references.describe())
+def test_joint_and_separate_passes_have_the_same_sparsity(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    model = nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 4))
+    convert(model, name, append_after=["0", "2"], insert_before=["2"])
+    images = {domain: torch.randn(shape) for domain in ("source", "target")}
+    separate = []
+    for domain, x in images.items():
+        with use_domain(model, domain):
+            y = model(x)
+        value = losses.sparsity(model)
+        separate.append(float(value.detach()))
+        (y.sum() + value).backward()
+    with use_domain(model, {"source": 8, "target": 8}):
+        y = model(torch.cat([*images.values()]))
+    assert float(losses.sparsity(model).detach()) == pytest.approx(np.mean(separate), rel=1e-5)
 
 
 def test_sparsity_gradcheck() -> None:

@@ -198,6 +198,7 @@ class DomainAlignment(DomainSpecific):
                 )
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self._remember(x, parts)
+            x = _Kept.apply(x)
         sizes, tracking = [], []
         for index, size in parts:
             sizes.append(size)
@@ -278,7 +279,7 @@ class DomainAlignment(DomainSpecific):
     def _remember(self, x: Tensor, parts: list[tuple[int, int]]) -> None:
         """Keep a weak reference to each domain's input, for penalties in the same step.
 
-        The autograd graph keeps the input alive until the backward pass, and nothing longer.
+        `_Kept` keeps the input alive until the backward pass, and nothing longer.
         """
         start = 0
         for index, size in parts:
@@ -314,6 +315,19 @@ def is_per_domain(affine: bool | str) -> bool:
             fix="choose one of those",
         )
     return affine == PER_DOMAIN
+
+
+class _Kept(torch.autograd.Function):
+    """The identity, whose input stays alive until the backward pass, whatever follows saves."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:  # noqa: ARG004
+        return g
 
 
 class DomainAlignmentAct(DomainAlignment):

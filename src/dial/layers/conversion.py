@@ -54,11 +54,9 @@ class AlignedLayer(nn.Sequential):
         return x
 
     def _align(self, x: Tensor, alignment: nn.Module) -> Tensor:
-        # A DA-layer refers to its input weakly, for `losses.sparsity`: a view would be gone.
         if isinstance(self.layer, nn.Linear) and x.dim() > 2:  # noqa: PLR2004
-            x = x.movedim(-1, 1).clone(memory_format=torch.contiguous_format)
-            return alignment(x).movedim(1, -1)  # type: ignore[no-any-return]
-        return alignment(x.clone() if alignment is self.before else x)  # type: ignore[no-any-return]
+            return alignment(x.movedim(-1, 1)).movedim(1, -1)  # type: ignore[no-any-return]
+        return alignment(x)  # type: ignore[no-any-return]
 
 
 Appended = AlignedLayer  # the former name
