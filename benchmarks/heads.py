@@ -116,21 +116,31 @@ def score_halves(_: nn.Sequential, source: Features, target: Features) -> dict[s
 def score_third(regression: nn.Sequential, source: Features, target: Features) -> dict[str, float]:
     """Returns accuracies on a target that lacks two thirds of the classes."""
     features, labels = target
-    few = labels < round(len(labels.unique()) / 3)
+    few = third_of_classes(labels)
     return score_whole(regression, source, (features[few], labels[few]))
 
 
 def score_tail(regression: nn.Sequential, source: Features, target: Features) -> dict[str, float]:
     """Returns accuracies on a target with ten times as much of one class as of another."""
     features, labels = target
+    some = long_tail(labels)
+    return score_whole(regression, source, (features[some], labels[some]))
+
+
+def third_of_classes(labels: Tensor) -> Tensor:
+    """Returns the rows of the first third of the classes."""
+    return (labels < round(len(labels.unique()) / 3)).nonzero().flatten()
+
+
+def long_tail(labels: Tensor) -> Tensor:
+    """Returns rows with ten times as much of one class as of another."""
     generator, classes = _generator(), labels.unique()
     rows = []
     for rank, label in enumerate(torch.randperm(len(classes), generator=generator)):
         members = (labels == classes[label]).nonzero().flatten()
         kept = max(1, round(len(members) * _TAIL ** (-rank / (len(classes) - 1))))
         rows.append(members[torch.randperm(len(members), generator=generator)[:kept]])
-    some = torch.cat(rows)
-    return score_whole(regression, source, (features[some], labels[some]))
+    return torch.cat(rows)
 
 
 TARGETS: dict[str, Callable[[nn.Sequential, Features, Features], dict[str, float]]] = {
