@@ -25,13 +25,13 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_mar
 list_app = typer.Typer(no_args_is_help=True, help="Show what there is to choose from.")
 app.add_typer(list_app, name="list")
 
-SOURCE = "Labelled images: class folders, an image list, or a known domain like office31:amazon."
-TARGET = "Images to adapt to: any folder of images, an image list, or a known domain."
+DOMAINS = (
+    "Sources, and last the target. A source is class folders, an image list, or a known domain "
+    "like office31:amazon; a target is any folder of images, an image list, or a known domain."
+)
 Domains = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="SOURCE... TARGET", help=f"{SOURCE} The last one: {TARGET}", show_default=False
-    ),
+    typer.Argument(metavar="SOURCE... TARGET", help=DOMAINS, show_default=False),
 ]
 Targets = Annotated[
     list[str] | None,

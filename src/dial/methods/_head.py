@@ -25,6 +25,7 @@ from torch.nn.functional import normalize, one_hot
 
 from dial.layers import DomainSpecific, fold
 from dial.methods._centroids import scale_for_confidence, set_classifier
+from dial.methods._neighbors import nearest
 from dial.methods._probe import extract, extract_sources
 from dial.methods.interface import Candidate, Images, Output, Trainee
 
@@ -38,7 +39,6 @@ _CONFIDENCE = 0.8  # mean confidence of a guess
 _SHARPNESS = 3  # exponent of similarities
 _MISSING = 0.3  # total variation of class shares from which on classes are taken to be missing
 _ABSENT = 0.25  # a class is absent if it has less than this part of its share in the source
-_ROWS = 1000  # at a time, to keep the memory small
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,17 +172,9 @@ def _ridge(features: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
 def _graph(features: Tensor) -> Tensor:
     """Returns the normalized adjacency of nearest neighbors by cosine, `(N, N)`, sparse."""
     unit, count = normalize(features), len(features)
-    neighbors = min(NEIGHBORS, count - 1)
-    rows, columns, weights = [], [], []
-    for start in range(0, count, _ROWS):
-        similarity = unit[start : start + _ROWS] @ unit.t()
-        row = torch.arange(start, start + len(similarity), device=unit.device)
-        similarity[row - start, row] = -2.0
-        value, column = similarity.topk(neighbors, 1)
-        rows.append(row.repeat_interleave(neighbors))
-        columns.append(column.flatten())
-        weights.append(value.clamp_min(1e-6).pow(_SHARPNESS).flatten())
-    i, j, w = (torch.cat(parts) for parts in (rows, columns, weights))
+    similarity, neighbors = nearest(unit, unit, NEIGHBORS, itself=True)
+    i = torch.arange(count, device=unit.device).repeat_interleave(neighbors.shape[1])
+    j, w = neighbors.flatten(), similarity.clamp_min(1e-6).pow(_SHARPNESS).flatten()
     i, j, w = torch.cat([i, j]), torch.cat([j, i]), torch.cat([w, w])
     degree = torch.zeros(count, device=w.device).index_add_(0, i, w).clamp_min(1e-12)
     w = w / (degree[i] * degree[j]).sqrt()

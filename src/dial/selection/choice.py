@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from dial.methods import Candidate
+from dial.methods import Candidate, nearest
 
 NEIGHBORS = 5
-_ROWS = 1000  # at a time, to keep the memory small
 
 
 def choose(candidates: Sequence[Candidate], labels: Tensor) -> tuple[Candidate, list[float]]:
@@ -55,16 +54,6 @@ def score(predicted: Tensor, labels: Tensor, neighbors: Sequence[tuple[Tensor, T
 
 def _find(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     source, target = (normalize(x.cpu() - x.cpu().mean(0)) for x in (source, target))
-    return _nearest(target, source), _nearest(target, target, itself=True)
-
-
-def _nearest(queries: Tensor, images: Tensor, *, itself: bool = False) -> Tensor:
-    """Returns the rows of the images nearest to each query by cosine, without the query itself."""
-    count = min(NEIGHBORS, len(images) - itself)
-    rows = []
-    for start in range(0, len(queries), _ROWS):
-        similarity = queries[start : start + _ROWS] @ images.t()
-        if itself:
-            similarity.diagonal(start).fill_(-2.0)
-        rows.append(similarity.topk(count, 1).indices)
-    return torch.cat(rows)
+    of_source = nearest(target, source, NEIGHBORS)
+    of_target = nearest(target, target, NEIGHBORS, itself=True)
+    return of_source[1], of_target[1]
