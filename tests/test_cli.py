@@ -98,7 +98,7 @@ def test_check_with_bad_files(make_folder: MakeFolder) -> None:
     [
         (["check", "nowhere", "nowhere"], "got 'nowhere', which does not exist"),
         (["check", "office31:amazon", "office31:webcam"], "fix: pass --data DIR"),
-        (["check", "somewhere"], "Missing argument 'TARGET'"),
+        (["check", "somewhere"], "wanted a source and a target, got somewhere alone"),
         (["check", "a", "b", "--dta", "c"], "No such option: --dta"),
         (["report", "nowhere"], "wanted a finished run in nowhere, got no run there"),
         (["chek"], "No such command 'chek'"),

@@ -116,7 +116,9 @@ def check_command(
     sources, targets = _sides(domains, target)
     if not sources or not targets:
         raise DialError(
-            wanted="a source and a target", got="one of them", fix="dial check SOURCE TARGET"
+            wanted="a source and a target",
+            got=f"{', '.join(sources or targets)} alone" if sources or targets else "none",
+            fix="dial check SOURCE TARGET",
         )
     report = check(
         [open_domain(source, data=data) for source in sources],

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from dial import DialError
-from dial.data.domain import ImageArray, LabelledDomain, Labels
+from dial.data.domain import Domains, ImageArray, LabelledDomain, Labels
 from dial.training import budget
 from dial.training.budget import Speed
 from dial.training.settings import Settings, preset
 
 
-def domains(source: int, target: int) -> tuple[LabelledDomain, LabelledDomain]:
+def domains(source: int, target: int) -> Domains:
     def domain(count: int) -> LabelledDomain:
         pixels = np.zeros((count, 4, 4, 1), np.uint8)
         labels = Labels(("a", "b"), np.arange(count) % 2)
         return LabelledDomain(f"{count} images", ImageArray(pixels, "made up"), labels)
 
-    return domain(source), domain(target)
+    return [domain(source)], [domain(target)]
 
 
 def speed(settings: Settings, _: object) -> Speed:
@@ -50,6 +50,16 @@ def test_more_time_buys_more() -> None:
     for plan, minutes in zip(plans[1:], (1.5, 3, 6, 15, 120), strict=True):
         assert plan.seconds <= 60 * minutes
     assert plans[3].settings.steps < plans[5].settings.steps  # type: ignore[operator]
+
+
+def test_several_targets_take_longer() -> None:
+    (source,), (target,) = domains(2000, 1000)
+    settings = preset("efficientnet_lite0", steps=200)
+    plans = [
+        budget.fit(settings, {"steps": 200, "image_size": 160}, pair, minutes=60, measure=speed)
+        for pair in (([source], [target]), ([source], [target, target]))
+    ]
+    assert 1.4 < plans[1].seconds / plans[0].seconds < 1.6
 
 
 def test_the_usual_number_of_steps_is_enough() -> None:
