@@ -54,7 +54,8 @@ def open_job(inputs: dict[str, Any], execution: Execution) -> Job:
     places: dict[str, Any] = {"data": _absolute(inputs["data"]), "unlabelled": unlabelled}
     for name, domains in (("source", source), ("target", target)):
         paths = [_absolute(place) for place in domains]
-        places[name] = paths[0] if len(paths) == 1 else paths
+        named = paths[0] if len(paths) == 1 else paths
+        places[name] = None if None in paths else named  # objects cannot be opened again
     return Job(sources, targets, places, execution)
 
 
