@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 import dial
 from dial import Run
 from dial.torchvision_guard import prepare_torchvision
+from dial.training import engine
 
 prepare_torchvision()  # tests import torchvision and timm themselves
 torch.set_num_threads(1)  # small tensors gain nothing from more
@@ -129,6 +132,20 @@ def kill_again_and_again(
             if process.stderr is not None:
                 process.stderr.close()
     return kills
+
+
+def check_that_it_resumes(run: Run, folders: tuple[Path, Path], given: dict[str, Any]) -> Run:
+    """Stop the same run in its second epoch and resume it: the model must be the same."""
+    again = given | {"out": run.folder.with_name("stopped")}
+    with (
+        pytest.raises(engine.Interrupted),
+        patch("dial.console.Reporter.epoch", side_effect=[None, engine.Interrupted]),
+    ):
+        dial.adapt(*folders, **again)
+    resumed = dial.adapt(*folders, **again, resume=True)
+    one, two = (load_file(each.folder / "model.safetensors") for each in (run, resumed))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    return resumed
 
 
 @pytest.fixture(scope="session")

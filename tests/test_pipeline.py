@@ -32,7 +32,13 @@ from dial.pipeline import Process
 from dial.reporting import record
 from dial.training import engine
 
-from .conftest import CLASSES, SETTINGS, kill_again_and_again, move_into_shuffled_folders
+from .conftest import (
+    CLASSES,
+    SETTINGS,
+    check_that_it_resumes,
+    kill_again_and_again,
+    move_into_shuffled_folders,
+)
 from .oracles import network_input
 
 
@@ -173,15 +179,7 @@ def test_a_whitened_run_goes_through_everything(
     run = dial.adapt(*folders, **given)
     assert run.result["reference"] == "whitened:4"
     assert (run.folder / "report.html").exists()
-    stopped = tmp_path / "stopped"
-    with (
-        pytest.raises(engine.Interrupted),
-        patch("dial.console.Reporter.epoch", side_effect=[None, engine.Interrupted]),
-    ):
-        dial.adapt(*folders, **given | {"out": stopped})
-    again = dial.adapt(*folders, **given | {"out": stopped}, resume=True)
-    one, two = (load_file(r.folder / "model.safetensors") for r in (run, again))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    check_that_it_resumes(run, folders, given)
     labels = [item.label for item in dial.predict(run, [str(folders[1])])]
     names = [path.parent.name for path in _files(folders[1])]
     right = np.mean([one == other for one, other in zip(labels, names, strict=True)])
@@ -392,26 +390,20 @@ def test_a_network_without_batch_norm_from_start_to_export(
     assert config["settings"]["align_logits"] is True
     assert "append_after" not in config["automatic"]
     assert [each["name"] for each in run.result["candidates"]] == ["frozen", "classifier", "head"]
-    stopped = tmp_path / "stopped"
-    with (
-        pytest.raises(engine.Interrupted),
-        patch("dial.console.Reporter.epoch", side_effect=[None, engine.Interrupted]),
-    ):
-        dial.adapt(*folders, **given | {"out": stopped})
-    again = dial.adapt(*folders, **given | {"out": stopped}, resume=True)
-    one, two = (load_file(r.folder / "model.safetensors") for r in (run, again))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    check_that_it_resumes(run, folders, given)
     size = settings["image_size"]
     own = backbones.create("timm:test_vit", num_classes=3, weights="none", image_size=size)
-    own.network.load_state_dict(one)  # its own architecture, for images of this size
-
+    # Its own architecture, for images of this size.
+    own.network.load_state_dict(load_file(run.folder / "model.safetensors"))
     loaded = dial.runs.load(run.folder)
     images = run.samples()
     assert torch.equal(loaded.network(images), own.network.eval()(images))
     labels = [prediction.label for prediction in dial.predict(loaded, [str(folders[1])])]
     assert len(labels) == 33
+    largest = float(own.network(images).detach().abs().max())
     for suffix in ("onnx", "pt2", "safetensors"):
-        assert dial.export(loaded, tmp_path / f"m.{suffix}").difference < 1e-4
+        difference = dial.export(loaded, tmp_path / f"m.{suffix}").difference
+        assert difference < 1e-5 * largest, (suffix, difference, largest)
     with pytest.raises(DialError, match=r"in `append_after`, got 'haed'; fix: .*such as head"):
         dial.adapt(*folders, **given | {"append_after": ["haed"], "out": tmp_path / "wrong"})
     assert not (tmp_path / "wrong").exists()

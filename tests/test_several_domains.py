@@ -12,8 +12,12 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import dial
-from dial import DialError, methods, runs
+from dial import DialError, backbones, methods, runs
 from dial.cli import app
+from dial.data.datasets import open_domain
+from dial.data.prepare import prepare
+from dial.methods.adabn_coral import AdaBNCoral
+from dial.selection import outputs
 
 from .conftest import CLASSES, SETTINGS, picture
 from .oracles import network_input
@@ -183,3 +187,71 @@ def test_a_setting_is_tuned_on_one_target(domains: dict[str, Path], tmp_path: Pa
     targets = [domains["dusk"], domains["night"]]
     with pytest.raises(DialError, match="one target to choose entropy for, got 2 targets"):
         dial.adapt(domains["noon"], targets, entropy="auto", **settings(tmp_path))
+
+
+def test_each_source_is_judged_with_its_own_statistics(
+    domains: dict[str, Path], tmp_path: Path
+) -> None:
+    """The finished outputs of the sources are those of their own networks, image by image."""
+    sources = [domains["noon"], domains["dusk"]]  # a bright one and a dark one
+    options = settings(tmp_path, method="adabn", report=True)
+    run = dial.adapt(sources, domains["night"], **options)
+    seen = outputs.load(run.folder)
+    state = torch.load(run.folder / "last.ckpt", weights_only=True)["trainee"]
+    backbone = backbones.create("timm:test_resnet", num_classes=3, weights="none", image_size=32)
+    dial.convert(backbone.network, domains=("noon", "dusk", "night"))
+    tensors = {k.removeprefix("network."): v for k, v in state.items()}
+    backbone.network.load_state_dict(tensors)
+    expected = []
+    for name in ("noon", "dusk"):
+        (domain,) = prepare([open_domain(domains[name])], resize=36, use_cache=False, quiet=True)
+        paths = [domain.images.paths[row] for row in domain.pixels.order]
+        images = torch.stack([network_input(path, run.model.preprocessing) for path in paths])
+        with torch.no_grad(), dial.use_domain(backbone.network.eval(), name):
+            expected.append(backbone.network(images))
+    torch.testing.assert_close(
+        torch.from_numpy(seen.training.logits), torch.cat(expected), atol=1e-3, rtol=1e-3
+    )
+
+
+def test_a_target_has_its_own_scores_and_page(domains: dict[str, Path], tmp_path: Path) -> None:
+    targets = [domains["dusk"], domains["night"]]
+    several = dial.adapt(domains["noon"], targets, **settings(tmp_path, report=True))
+    both = several.history[-1]
+    for name, run in several.items():
+        last = run.history[-1]
+        assert last["target_accuracy"] == both[f"target_accuracy_{name}"]
+        assert not [key for key in last if key.endswith(("_dusk", "_night"))]
+        page = (run.folder / "report.html").read_text()
+        assert "target accuracy dusk" not in page
+    with pytest.raises(DialError, match=r"one of the targets dusk, night .*got none named"):
+        dial.report(several.folder)
+    assert dial.report(several["dusk"], baseline=several["dusk"]).exists()
+
+
+def test_the_network_without_adaptation_is_taken_before_any_target_is_finished(
+    domains: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    for name in ("unadapted", "finish"):
+        inner = getattr(AdaBNCoral, name)
+
+        def noted(self: Any, *args: Any, name: str = name, inner: Any = inner) -> Any:
+            calls.append(name)
+            return inner(self, *args)
+
+        monkeypatch.setattr(AdaBNCoral, name, noted)
+    targets = [domains["dusk"], domains["night"]]
+    more = settings(tmp_path, method="adabn_coral", report=True)
+    dial.adapt([domains["noon"], domains["morning"]], targets, **more)
+    assert calls == ["unadapted"] * 3 + ["finish"] * 2
+
+
+def test_a_search_over_merged_sources_holds_out_of_them_all(
+    domains: dict[str, Path], tmp_path: Path
+) -> None:
+    options = settings(tmp_path, holdout=0.9, merge_sources=True, steps=1, entropy="auto")
+    sources = [domains["noon"], domains["morning"]]  # 21 and 14 images
+    run = dial.adapt(sources, domains["dusk"], validator="source_accuracy", **options)
+    config = json.loads((run.folder / "config.json").read_text())
+    assert config["source"] == "+".join(map(str, sources))

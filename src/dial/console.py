@@ -69,8 +69,8 @@ class Reporter(_Display):
         """Print the metrics of an epoch."""
         words = [f"epoch {record['epoch']}", f"step {record['step']}"]
         for name, value in record.items():
-            if name == "target_accuracy":
-                words += [f"target accuracy {value:.1%}"] if self._scores else []
+            if name.startswith("target_accuracy"):
+                words += [f"{name.replace('_', ' ')} {value:.1%}"] if self._scores else []
             elif isinstance(value, float):
                 words.append(f"{name} {value:.4g}")
         self.say("  ".join(words))

@@ -32,7 +32,7 @@ from dial.methods import ByDomain, Candidate, Images, Method, Trainee
 from dial.reporting import record
 from dial.reporting.report import report
 from dial.selection import accuracy, choice, outputs, tuning
-from dial.selection.outputs import SAMPLE, Observer, Outputs
+from dial.selection.outputs import SAMPLE, Observer, Outputs, Unadapted
 from dial.selection.tuning import Attempt
 from dial.selection.validators import Validator
 from dial.training import budget as budgets
@@ -45,6 +45,7 @@ from dial.training.settings import PHOTOGRAPHS, Settings, choose, name_of, prese
 
 _SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
 _SAMPLES = 16  # target images that are kept to try exported networks on
+_SCORES = "target_accuracy", "target_classes_predicted"  # in an epoch's metrics
 _SHARED = "method", "backbone", "reference", "source", "seed", "epochs", "steps", "seconds"
 
 
@@ -118,6 +119,7 @@ def adapt(
     execution, options = _split(options)
     job = open_job(inputs, execution)
     settings = choose(base or preset or _preset_for(job.sources[0], options), options)
+    job = job.merged() if settings.merge_sources else job
     folder, train = Path(out), partial(_run, job)
     if minutes is not None:
         settings = _fit_into(minutes, settings, options, job, folder)
@@ -186,7 +188,6 @@ def _run(
     job: Job, settings: Settings, folder: Path, *, resume: bool, attempt: Attempt | None = None
 ) -> Run | TargetRuns:
     """One run: its folder is begun, one process or several do the work, the result is loaded."""
-    job = job.merged() if settings.merge_sources else job
     method = methods.create(settings.method, settings.options)  # mistakes show before reading
     network = None if isinstance(settings.backbone, str) else settings.backbone
     if run_folder.is_finished(folder, run_folder.describe(settings, job.domains), resume=resume):
@@ -228,9 +229,9 @@ def _process(
     trainee, progress = process.train(resume=resume)
     if not fabric.is_global_zero:
         return
-    results = {}
+    unadapted, results = process.unadapted(trainee), {}
     for images in process.images:
-        predictor, unadapted, chosen = process.finish(trainee, images)
+        predictor, chosen = process.finish(trainee, images)
         outputs, figures = process.judge(images, predictor, unadapted)
         result = process.write(images, predictor, outputs, progress, figures | chosen)
         results[images.domain] = result
@@ -396,19 +397,26 @@ class Process:
             look = partial(self.images[0].midway, trainee.network)
             self.attempt.judge(metrics["epoch"], look)
 
-    def finish(
-        self, trainee: Trainee, images: Observer
-    ) -> tuple[nn.Module, nn.Module | None, dict[str, Any]]:
-        """Returns a target's predictor, the one without adaptation, and how it came about.
-
-        The second is there only where the run is judged and the method has one.
-        """
-        sources, unadapted = self._sources(), None
+    def unadapted(self, trainee: Trainee) -> Unadapted:
+        """Returns the network without adaptation, if the run is judged and the method has one."""
+        sources = self._sources()
+        most, read = SAMPLE // len(sources), self.images[0].batches
+        networks: list[nn.Module | None] = []
         if self.is_judged:
             with self._optional("network without adaptation"):
-                most = SAMPLE // len(sources)
-                few = {name: images.batches(source, most) for name, source in sources.items()}
-                unadapted = self.method.unadapted(trainee, ByDomain(few))
+                few = {name: read(source, most) for name, source in sources.items()}
+                each = [ByDomain({name: some}) for name, some in few.items()]
+                parts = [ByDomain(few), *(each if len(few) > 1 else ())]
+                networks = [self.method.unadapted(trainee, part) for part in parts]
+        if not networks or None in networks:
+            return Unadapted()
+        whole, *of_each = networks
+        by_source = {n: net for n, net in zip(sources, of_each, strict=False) if net is not None}
+        return Unadapted(whole, by_source)
+
+    def finish(self, trainee: Trainee, images: Observer) -> tuple[nn.Module, dict[str, Any]]:
+        """Returns a target's predictor, and how it came about."""
+        sources = self._sources()
         every, some = self._images(sources, [images]), self._some([images])
         self.method.finish(trainee, every)
         found = self.method.figures(trainee)
@@ -417,7 +425,7 @@ class Process:
         if first is not None:
             candidates = [first, *candidates]
         if not candidates:
-            return self.method.predictor(trainee, every), unadapted, found
+            return self.method.predictor(trainee, every), found
         chosen, scores = choice.choose(candidates, some.source_labels)
         classes = self._classes()
         figures = {
@@ -429,13 +437,13 @@ class Process:
             "absent_classes": [classes[label] for label in chosen.absent],
         }
         self.reporter.candidates(figures, target=self._name(images))
-        return chosen.network, unadapted, found | figures
+        return chosen.network, found | figures
 
     def _classes(self) -> tuple[str, ...]:
         return next(iter(self._sources().values())).labels.classes
 
     def judge(
-        self, images: Observer, predictor: nn.Module, unadapted: nn.Module | None
+        self, images: Observer, predictor: nn.Module, unadapted: Unadapted
     ) -> tuple[Outputs | None, dict[str, Any]]:
         """Returns the outputs, and what goes into result.json beside the run's description.
 
@@ -479,11 +487,11 @@ class Process:
                 sources = [*self._sources().values()]
                 evidence = record.record(self.method, seen, sources=sources, target=target)
                 record.save(folder / record.NAME, evidence)
-        network = predictor.cpu().eval()
+        network = copy.deepcopy(predictor).cpu().eval()
         model = models.Model(network, classes, images.preprocessing, self.backbone.name)
         models.save(folder / "model.safetensors", model)
         runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
-        self._write_metrics(folder, progress)
+        self._write_metrics(folder, progress, self._name(images))
         reference = self.method.reference_for(self.backbone)
         result = {
             "method": name_of(self.settings.method),
@@ -516,13 +524,15 @@ class Process:
         shared = {name: first[name] for name in _SHARED}
         scores = [result["target_accuracy"] for result in results.values()]
         mean = None if None in scores else float(np.mean(scores))
-        self._write_metrics(self.folder, progress)
+        self._write_metrics(self.folder, progress, "")
         summary = shared | {"target_accuracy": mean, "targets": results}
         summary["target"] = " + ".join(result["target"] for result in results.values())
         files.write_json(self.folder / "result.json", summary)
 
-    def _write_metrics(self, folder: Path, progress: Progress) -> None:
-        lines = [json.dumps(metrics) for metrics in progress.history]
+    def _write_metrics(self, folder: Path, progress: Progress, target: str) -> None:
+        """Write a line for each epoch, with the scores of one of several targets or of them all."""
+        history = [_of_target(metrics, target) for metrics in progress.history]
+        lines = [json.dumps(metrics) for metrics in history]
         files.write_text(folder / "metrics.jsonl", "".join(f"{line}\n" for line in lines))
 
     @contextmanager
@@ -544,6 +554,15 @@ def _write_page(folder: Path, execution: Execution) -> Path | None:
     if not (execution.report and (folder / record.NAME).exists()):
         return None
     return report(folder)
+
+
+def _of_target(metrics: dict[str, Any], target: str) -> dict[str, Any]:
+    """Returns an epoch's metrics without the scores of targets but one, if it is named."""
+    if not target:
+        return metrics
+    scores = {name: metrics.get(f"{name}_{target}") for name in _SCORES}
+    others = {name: value for name, value in metrics.items() if not name.startswith(_SCORES)}
+    return others | {name: value for name, value in scores.items() if value is not None}
 
 
 def _accuracy(logits: Tensor, labels: Any) -> float:

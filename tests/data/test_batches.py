@@ -262,3 +262,14 @@ def test_sources_that_get_too_few_images() -> None:
 def test_each_source_has_its_own_labels() -> None:
     with pytest.raises(DialError, match=r"each of the 9\+8 source images, got 8\+9 labels"):
         Batches([noise(9, 0), noise(8, 1)], [labels(8), labels(9)], preprocessing=RANDOM)
+
+
+def test_a_total_is_shared_by_all_targets() -> None:
+    sizes = parse_batch_size("48", source=100, target=200, targets=2)
+    assert sizes == BatchSize(16, 16)
+    batches = Batches(
+        noise(100, 0), labels(100), [noise(100, 1)] * 2, preprocessing=RANDOM, batch_size="48"
+    )
+    assert sum(batches.batch_size) == 48
+    with pytest.raises(DialError, match="a batch size like"):
+        parse_batch_size("5", source=100, target=200, targets=2)

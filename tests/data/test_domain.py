@@ -155,6 +155,22 @@ def test_arrays_are_merged_with_arrays_of_the_same_shape() -> None:
 
 
 def test_short_names_are_different_and_fit_for_folders() -> None:
-    names = ["office31:dslr", "/data/dslr/", "C:\\x\\new photos", "..", "digits:mnist", "b/dslr"]
+    names = [
+        "trials",
+        "office31:dslr",
+        "/data/dslr/",
+        "C:\\x\\new photos",
+        "..",
+        "digits:mnist",
+        "b/dslr",
+    ]
     domains = [Domain(name, ImageFiles(())) for name in names]
-    assert short_names(domains) == ["dslr", "dslr-2", "new_photos", "domain", "mnist", "dslr-3"]
+    assert short_names(domains) == [
+        "trials-2",
+        "dslr",
+        "dslr-2",
+        "new_photos",
+        "domain",
+        "mnist",
+        "dslr-3",
+    ]

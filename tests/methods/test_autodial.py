@@ -3,20 +3,17 @@
 import json
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import dial
 from dial import DialError, DomainAlignment, losses, methods
 from dial.layers import LearnedMixing
-from dial.training import engine
-from tests.conftest import SETTINGS
+from tests.conftest import SETTINGS, check_that_it_resumes
 
 from .small import backbone, batch
 
@@ -131,13 +128,5 @@ def test_a_run_says_what_it_learned_also_after_a_stop(
     assert len(mixing) > 3
     assert all(0.5 <= a <= 1 for a in mixing.values())
     assert min(mixing.values()) < 1
-    stopped = tmp_path / "stopped"
-    with (
-        pytest.raises(engine.Interrupted),
-        patch("dial.console.Reporter.epoch", side_effect=[None, engine.Interrupted]),
-    ):
-        dial.adapt(*folders, **settings | {"out": stopped})
-    again = dial.adapt(*folders, **settings | {"out": stopped}, resume=True)
+    again = check_that_it_resumes(whole, folders, settings)
     assert again.result["mixing"] == mixing
-    one, two = (load_file(run.folder / "model.safetensors") for run in (whole, again))
-    assert all(torch.equal(one[name], two[name]) for name in one)

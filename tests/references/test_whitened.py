@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dial import DialError, DomainAlignment, convert, use_domain
+from dial import DialError, DomainAlignment, convert, methods, use_domain
+from dial.backbones import Backbone
 from dial.references import Normal, Statistics, Whitened, resolve
 from tests import oracles
 from tests.references.small_layers import SHAPES, with_gradients
@@ -227,3 +228,20 @@ def test_names_and_wrong_numbers() -> None:
     for shrinkage in (0, 1.5, float("nan")):
         with pytest.raises(DialError, match=r"shrinkage in \(0, 1\]"):
             Whitened(shrinkage=shrinkage)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_layer_in_half_precision_runs_in_eval_mode(dtype: torch.dtype) -> None:
+    layer = DomainAlignment(6, reference="whitened").to(dtype).eval()
+    x = torch.randn(5, 6).to(dtype)
+    torch.testing.assert_close(layer(x), x, atol=0.01, rtol=0.01)  # of variance 1, as it is
+
+
+def test_a_probe_starts_a_network_with_a_whitened_layer_before_its_classifier() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.LayerNorm(6), nn.Linear(6, 4))
+    method = methods.create("dial", {"start": "probe", "head": True, "reference": "whitened:4"})
+    trainee = method.prepare(Backbone.of(network, image_size=2, pretrained=True))
+    images, labels = torch.randn(60, 3, 2, 2), torch.arange(4).repeat(15)
+    sample = methods.Images(images.split(16), labels, images.split(16))
+    candidate = method.begin(trainee, sample)["target"]
+    torch.testing.assert_close(candidate.network(images), candidate.logits, atol=1e-4, rtol=1e-4)

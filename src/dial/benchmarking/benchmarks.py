@@ -48,7 +48,9 @@ class Row:
     @property
     def entropy(self) -> bool:
         """Whether the target's entropy is part of the loss."""
-        return self.method in ("dial", "entropy_only") and self.options.get("entropy") != 0
+        return (
+            self.method in ("dial", "autodial", "entropy_only") and self.options.get("entropy") != 0
+        )
 
 
 @dataclass(frozen=True)

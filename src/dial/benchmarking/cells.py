@@ -66,6 +66,7 @@ def plan(
     return [
         Cell(task, row, seed, out / f"runs/{task.key}/{row.name}/seed-{seed}", preset, overrides)
         for seed, task, row in product(seeds, tasks, rows)
+        if not (row.options.get("merge_sources") and len(task.sources) == 1)  # the same as without
     ]
 
 

@@ -178,7 +178,7 @@ def _open(cells: Sequence[Cell], more: dict[str, Any]) -> list[float]:
         source, target = (sum(len(domains[name].images) for name in side) for side in sides)
         kind = adaptation_methods.kind(cell.row.method)
         images = {"source": source, "target": target if kind.needs_target else 0}
-        sizes = parse_batch_size(settings.batch_size, **images)
+        sizes = parse_batch_size(settings.batch_size, **images, targets=len(cell.task.targets))
         steps = settings.total_steps(max(1, source // sizes.source)) if kind.trains else 0
         passes = 2 * (source + target)  # before and after training
         trained = sizes.source + len(cell.task.targets) * sizes.target

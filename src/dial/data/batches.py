@@ -26,11 +26,12 @@ class BatchSize(NamedTuple):
     target: int
 
 
-def parse_batch_size(text: str | int, *, source: int, target: int) -> BatchSize:
+def parse_batch_size(text: str | int, *, source: int, target: int, targets: int = 1) -> BatchSize:
     """Parse `32+16`, or one total that is shared in proportion to the domains' sizes.
 
-    Every domain gets at least two images, so that a batch has statistics. `source` and `target`
-    are the domains' sizes; without a target (0) the source gets its own number, or the total.
+    Returns the images of all sources, and of each of so many `targets`. Every domain gets at least
+    two images, so that a batch has statistics. `source` and `target` are the sizes of both sides;
+    without a target (0) the source gets its own number, or the total.
 
     >>> parse_batch_size("32+16", source=2817, target=795)
     BatchSize(source=32, target=16)
@@ -44,10 +45,10 @@ def parse_batch_size(text: str | int, *, source: int, target: int) -> BatchSize:
     match numbers:
         case [total] if not target and total >= _MIN_PER_DOMAIN:
             return BatchSize(total, 0)
-        case [total] if target and total >= 2 * _MIN_PER_DOMAIN:
+        case [total] if target and total >= (1 + targets) * _MIN_PER_DOMAIN:
             share = round(total * source / (source + target))
-            share = min(max(share, _MIN_PER_DOMAIN), total - _MIN_PER_DOMAIN)
-            return BatchSize(share, total - share)
+            share = min(max(share, _MIN_PER_DOMAIN), total - targets * _MIN_PER_DOMAIN)
+            return BatchSize(share, (total - share) // targets)
         case [first, second] if min(first, second) >= _MIN_PER_DOMAIN:
             return BatchSize(first, second if target else 0)
     raise DialError(
@@ -144,9 +145,8 @@ class Batches:
         sources = [source] if isinstance(source, Pixels) else [*source]
         targets = [target] if isinstance(target, Pixels) else [*(target or ())]
         all_labels = [labels] if isinstance(labels, Labels) else [*labels]
-        sizes = parse_batch_size(
-            batch_size, source=sum(map(len, sources)), target=sum(map(len, targets))
-        )
+        images = {"source": sum(map(len, sources)), "target": sum(map(len, targets))}
+        sizes = parse_batch_size(batch_size, **images, targets=max(1, len(targets)))
         each = sizes.source // len(sources)
         counts = [each] * len(sources) + [sizes.target] * len(targets)
         _check_labels(sources, all_labels)
@@ -154,8 +154,8 @@ class Batches:
         self.batch_size = BatchSize(sum(counts[: len(sources)]), sum(counts[len(sources) :]))
         self.workers, self.epoch, self.step = workers, 0, 0
         domains, none = [*sources, *targets], [] if targets else [0]
-        images = [len(pixels) for pixels in domains] + none
-        self._identity = {"seed": seed, "batch_size": counts + none, "images": images}
+        lengths = [len(pixels) for pixels in domains] + none
+        self._identity = {"seed": seed, "batch_size": counts + none, "images": lengths}
         self._labels = [
             torch.from_numpy(of_source.indices[pixels.order])
             for pixels, of_source in zip(sources, all_labels, strict=True)

@@ -20,6 +20,7 @@ from dial.errors import DialError
 from dial.files import printable
 
 _SIDE_OF_DIGITS = 32
+_RESERVED = ("trials", "last.ckpt", "report.html")  # of a run's folder, which targets share
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ def short_names(domains: Sequence[Domain]) -> list[str]:
     >>> short_names([Domain(n, ImageFiles(())) for n in ("office31:dslr", "a/photo", "b/photo")])
     ['dslr', 'photo', 'photo-2']
     """
-    names: list[str] = []
+    names = [*_RESERVED]
     for domain in domains:
         last = re.split(r"[/\\:]", domain.name.rstrip("/\\"))[-1]
         base = re.sub(r"[^\w.-]", "_", last).strip(".") or "domain"
@@ -302,7 +303,7 @@ def short_names(domains: Sequence[Domain]) -> list[str]:
         while name in names:
             name = f"{base}-{next(numbers)}"
         names.append(name)
-    return names
+    return names[len(_RESERVED) :]
 
 
 def scoring_labels(source: LabelledDomain, target: Domain) -> Labels | None:

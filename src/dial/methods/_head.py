@@ -222,7 +222,7 @@ def _confident(scores: Tensor) -> Tensor:
 
 
 class Fitted(NamedTuple):
-    """A head, and the outputs of the network whose features it was fitted to, on the CPU."""
+    """A head, and the outputs of the network whose features it was fitted to."""
 
     domain: str
     """The target's name in the DA-layers."""

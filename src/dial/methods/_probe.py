@@ -41,7 +41,7 @@ def start_from_features(trainee: Trainee, features: Mapping[str, Tensor], labels
     weight, bias = fit_classifier(trainee, source, labels, regularization=_REGULARIZATION)
     classifier = trainee.network.get_submodule(backbone.classifier)
     around = classifier if isinstance(classifier, AlignedLayer) else None
-    if around is not None and around.before is not None:
+    if around is not None and around.before is not None and not _whitens(around.before):
         _keep_features(around.before, features, backbone.sources)
     if around is not None and around.after is not None:
         alignment: Any = around.after
@@ -80,6 +80,11 @@ def _keep_features(
     ):
         if parameter is not None:
             parameter.copy_(value)  # into each row, if there is one for each domain
+
+
+def _whitens(layer: DomainAlignment) -> bool:
+    """Whether the scale is a matrix, which no affine of single channels makes up for."""
+    return layer.spread is not None and layer.spread.dim() > 2  # noqa: PLR2004
 
 
 def _frozen(layer: DomainAlignment, domain: str) -> tuple[Tensor, Tensor]:

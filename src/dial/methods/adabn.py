@@ -45,9 +45,10 @@ class AdaBN(Method):
         with use_domain(trainee, shares(trainee.backbone.sources, batch.source)):
             yield {"cross_entropy": cross_entropy(trainee(batch.source), batch.labels)}
 
-    def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module:  # noqa: ARG002
-        """Returns the network with the statistics of the training, on the first source."""
-        return fold(trainee.network, trainee.backbone.sources[0], fuse=False)
+    def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module:
+        """Returns the network with the statistics of the training, on the first source given."""
+        domain = next(iter(getattr(source, "domains", trainee.backbone.sources)))
+        return fold(trainee.network, domain, fuse=False)
 
     def finish(self, trainee: Trainee, images: Images) -> None:
         """Compute the statistics of the target, over all its images."""

@@ -179,7 +179,8 @@ class Dial(Method):
     def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module:
         """Returns the network with the source's statistics, calibrated like the target's."""
         network = copy.deepcopy(trainee.network)
-        domain = trainee.backbone.sources[0]  # in the place of one, the statistics of them all
+        # In the place of the first source that is given, the statistics of them all.
+        domain = next(iter(getattr(source, "domains", trainee.backbone.sources)))
         calibrate(network, source, domain=domain, passes=1)  # a second one changes little
         return fold(network, domain, fuse=False)
 

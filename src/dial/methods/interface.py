@@ -179,7 +179,8 @@ class Method(ABC):
     def unadapted(self, trainee: Trainee, source: Iterable[Tensor]) -> nn.Module | None:  # noqa: ARG002
         """Returns a plain network to compare the predictor with, or None.
 
-        Called before `finish` with some source images; must not change the trainee.
+        Called before `finish` with some source images, of all sources and of each of several;
+        must not change the trainee.
         """
         return None
 

@@ -129,7 +129,7 @@ def transformed(
         factor = square.rsqrt() if weight is None else weight * square.rsqrt()
         y = centered * per_channel(factor, x)
     else:
-        rows = _blocks.inverse_root(square)
+        rows = _blocks.inverse_root(widen(square))
         rows = rows if weight is None else weight[:, None] * rows
         y = _blocks.multiply(rows, centered.transpose(0, 1).flatten(1))
         y = dense(y.unflatten(1, (len(x), *x.shape[2:])).transpose(0, 1), like=x)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dial import files
-from dial.deployment.runs import Run, read_records
+from dial.deployment.runs import Run, locate, read_records
 from dial.errors import missing_extra
 from dial.reporting.record import load
 from dial.training.run_folder import read_config
@@ -35,13 +35,14 @@ def report(
         DialError: the run does not exist, is not finished, or has no record for a report; the
             baseline has another target or other classes; a package of the extra is missing.
     """
-    folder = _folder(run)
+    folder = locate(_folder(run), None)
     result, history = read_records(folder)
     record = load(folder)
     if baseline is not None:
-        other, _ = read_records(_folder(baseline))
+        place = locate(_folder(baseline), None)
+        other, _ = read_records(place)
         without = f"another run on the same images: {other['method']}, seed {other['seed']}"
-        record = record.against(load(_folder(baseline)), without=without)
+        record = record.against(load(place), without=without)
     config = read_config(folder / "config.json")
     try:
         from dial.reporting.page import render

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -195,6 +196,13 @@ def observe(
     )
 
 
+class Unadapted(NamedTuple):
+    """The network without adaptation, and of several sources that of each."""
+
+    network: nn.Module | None = None
+    by_source: Mapping[str, nn.Module] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class Observer:
     """Sends the images of the sources and of one target through the networks of a run."""
@@ -211,43 +219,49 @@ class Observer:
     """The name of the layer whose input is the features."""
     quiet: bool = True
 
-    def look(self, predictor: nn.Module, unadapted: nn.Module | None) -> Outputs:
+    def look(self, predictor: nn.Module, unadapted: Unadapted) -> Outputs:
         """Returns the outputs of finished networks; each image passes each network once.
 
         Source images go through the network without adaptation, if there is one: that is where a
-        method with DA-layers sends them.
+        method with DA-layers sends them. Of several sources each goes through its own.
         """
-        of_source = predictor if unadapted is None else unadapted
+        network, by_source = unadapted
+        of_source = network or predictor
         training = self._observe_source(of_source, self.sources, most=SOURCE, measured=SAMPLE)
+        held_out = self._observe_source(of_source, self.held_out) if self.held_out else None
+        if by_source:
+            most = SOURCE // len(self.sources)
+            each = self._observe_each(by_source, self.sources, most=most)
+            training = replace(each, moments=training.moments)
+            held_out = self._observe_each(by_source, self.held_out) if self.held_out else None
         return Outputs(
             target=self._observe(predictor, [self.target], kept=TARGET),
             training=training,
-            held_out=self._observe_source(of_source, self.held_out) if self.held_out else None,
-            unadapted=None
-            if unadapted is None
-            else self._observe(unadapted, [self.target], kept=TARGET),
+            held_out=held_out,
+            unadapted=self._observe(network, [self.target], kept=TARGET) if network else None,
         )
 
     def midway(self, network: nn.Module) -> Outputs:
         """Returns the outputs of a network in training, with its running statistics."""
-        training = self._observe_each(network, self.sources, most=SOURCE // len(self.sources))
-        held_out = self._observe_each(network, self.held_out) if self.held_out else None
+        networks = dict.fromkeys(self.sources, network)
+        training = self._observe_each(networks, self.sources, most=SOURCE // len(self.sources))
+        held_out = self._observe_each(networks, self.held_out) if self.held_out else None
         with use_domain_if_any(network, self.domain):
             target = self._observe(network, [self.target], most=TARGET, measured=0)
         return Outputs(target=target, training=training, held_out=held_out)
 
     def _observe_each(
         self,
-        network: nn.Module,
+        networks: Mapping[str, nn.Module],
         sources: Mapping[str, PreparedSource],
         *,
         most: int | None = None,
     ) -> LabelledObservation:
-        """Returns the outputs of all sources, each with its own statistics."""
+        """Returns the outputs of all sources, each by its network or with its statistics."""
         parts = []
         for domain, source in sources.items():
-            with use_domain_if_any(network, domain):
-                parts.append(self._observe_source(network, {domain: source}, most=most))
+            with use_domain_if_any(networks[domain], domain):
+                parts.append(self._observe_source(networks[domain], {domain: source}, most=most))
         return LabelledObservation(
             np.concatenate([part.logits for part in parts]),
             np.concatenate([part.features for part in parts]),

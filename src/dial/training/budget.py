@@ -117,7 +117,7 @@ def _budget(settings: Settings, domains: Domains, speed: Speed, *, seconds: floa
     if not _trains(settings):
         return Budget(settings, spent + (kept + target + _JUDGED) * speed.evaluate)
     spent += (2 * kept + 4 * target + _JUDGED) * speed.evaluate
-    sizes = parse_batch_size(settings.batch_size, source=source, target=target)
+    sizes = parse_batch_size(settings.batch_size, source=source, target=target, targets=len(each))
     per_epoch = max(1, int(source * (1 - settings.holdout)) // sizes.source)
     trained = sizes.source + len(each) * sizes.target
     watched = sum(min(images, WATCHED) for images in each)
