@@ -403,7 +403,7 @@ def test_a_network_without_batch_norm_from_start_to_export(
     largest = float(own.network(images).detach().abs().max())
     for suffix in ("onnx", "pt2", "safetensors"):
         difference = dial.export(loaded, tmp_path / f"m.{suffix}").difference
-        assert difference < 1e-5 * largest, (suffix, difference, largest)
+        assert difference < 1e-4 * largest, (suffix, difference, largest)
     with pytest.raises(DialError, match=r"in `append_after`, got 'haed'; fix: .*such as head"):
         dial.adapt(*folders, **given | {"append_after": ["haed"], "out": tmp_path / "wrong"})
     assert not (tmp_path / "wrong").exists()
