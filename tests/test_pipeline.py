@@ -400,10 +400,8 @@ def test_a_network_without_batch_norm_from_start_to_export(
     assert torch.equal(loaded.network(images), own.network.eval()(images))
     labels = [prediction.label for prediction in dial.predict(loaded, [str(folders[1])])]
     assert len(labels) == 33
-    largest = float(own.network(images).detach().abs().max())
     for suffix in ("onnx", "pt2", "safetensors"):
-        difference = dial.export(loaded, tmp_path / f"m.{suffix}").difference
-        assert difference < 1e-4 * largest, (suffix, difference, largest)
+        assert dial.export(loaded, tmp_path / f"m.{suffix}").difference < 1e-4
     with pytest.raises(DialError, match=r"in `append_after`, got 'haed'; fix: .*such as head"):
         dial.adapt(*folders, **given | {"append_after": ["haed"], "out": tmp_path / "wrong"})
     assert not (tmp_path / "wrong").exists()

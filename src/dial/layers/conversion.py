@@ -55,7 +55,8 @@ class AlignedLayer(nn.Sequential):
 
     def _align(self, x: Tensor, alignment: nn.Module) -> Tensor:
         if isinstance(self.layer, nn.Linear) and x.dim() > 2:  # noqa: PLR2004
-            return alignment(x.movedim(-1, 1)).movedim(1, -1)  # type: ignore[no-any-return]
+            x = x.movedim(-1, 1).contiguous()  # kernels are slow on a view
+            return alignment(x).movedim(1, -1)  # type: ignore[no-any-return]
         return alignment(x)  # type: ignore[no-any-return]
 
 
