@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from dial.errors import DialError
 from dial.references._variants import read_number
 from dial.references.interface import Reference, Statistics
 
-STEPS = 8
+_STEPS = 5
 _SMOOTH = 1e-3  # keeps weights finite at the location, for exponents below 2
+_FLAT = 0.1  # least slope, in units of the weight: with p near 1 there is almost none
 _LARGEST = 8.0
 _TINY = 1e-12
 
@@ -37,14 +39,14 @@ class Generalized(Reference):
     def estimate(self, x: Tensor) -> Statistics:
         """Returns the location and the squared scale, `(C,)` each."""
         p, values = self.exponent, x.transpose(0, 1).flatten(1)
-        location = values.mean(1, keepdim=True)
-        var = (values - location).square().mean(1, keepdim=True).clamp_min(_TINY)
-        # Newton's step where the loss is smooth (p > 2), the reweighted mean where it is not.
-        curvature = max(1.0, p - 1)
-        for _ in range(STEPS):
-            away = values - location
-            weights = (away.square() / var + _SMOOTH) ** (p / 2 - 1)
-            location = location + (weights * away).sum(1, True) / (curvature * weights.sum(1, True))
+        var, mean = torch.var_mean(values, 1, correction=0, keepdim=True)
+        var = var.clamp_min(_TINY)
+        with torch.no_grad():
+            location, fixed = mean, values.detach()
+            for _ in range(_STEPS):
+                location = location + self._newton(fixed - location, var)
+        # The derivative of Newton's step at the solution is that of the solution itself.
+        location = location + self._newton(values - location, var)
         square = (values - location).square().clamp_min(_TINY)
         largest = square.amax(1, keepdim=True)  # a power of at most 1 does not overflow
         mean = ((square / largest) ** (p / 2)).mean(1)
@@ -54,6 +56,16 @@ class Generalized(Reference):
         """Returns the location and the squared scale."""
         location, square = statistics
         return location, square + self.eps
+
+    def _newton(self, away: Tensor, var: Tensor) -> Tensor:
+        """Returns the step of the location, with no gradient of the curvature."""
+        u = away.square() / var
+        weights = (u + _SMOOTH) ** (self.exponent / 2 - 1)
+        with torch.no_grad():
+            slopes = weights * (1 + (self.exponent - 2) * u / (u + _SMOOTH))
+            # A reweighted mean divides by the weights: where there is hardly a slope, so do we.
+            slope = slopes.mean(1, True).maximum(_FLAT * weights.mean(1, True))
+        return (weights * away).mean(1, True) / slope
 
 
 def create(*, variant: str | None = None, eps: float = 1e-5) -> Generalized:

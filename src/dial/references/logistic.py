@@ -1,4 +1,4 @@
-"""The standard logistic distribution: maximum likelihood by a fixed number of reweighted means."""
+"""The standard logistic distribution: maximum likelihood."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,7 @@ from torch import Tensor
 from dial.references._reweighting import reweight
 from dial.references.interface import Reference, Statistics
 
-STEPS = 8
-_SMALL = 1e-4  # below it the limit of the weight is exact
+_SMALL = 1e-3  # below it two terms of the series are exact to float32
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Logistic(Reference):
 
     def estimate(self, x: Tensor) -> Statistics:
         """Returns the location and the squared scale, `(C,)` each."""
-        return reweight(x, _weigh, steps=STEPS)
+        return reweight(x, _weigh)
 
     def transform(self, statistics: Statistics, prior: Statistics | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Returns the location and the squared scale."""
@@ -32,9 +31,12 @@ class Logistic(Reference):
         return location, square + self.eps
 
 
-def _weigh(z2: Tensor) -> Tensor:
-    z = z2.clamp_min(_SMALL).sqrt()
-    return torch.where(z2 < _SMALL, 0.5 - z2 / 24, torch.tanh(z / 2) / z)
+def _weigh(u: Tensor) -> tuple[Tensor, Tensor]:
+    z = u.clamp_min(_SMALL).sqrt()
+    tanh = torch.tanh(z / 2)
+    weights = tanh / z
+    slopes = ((1 - tanh.square()) / 2 - weights) / 2
+    return torch.where(u < _SMALL, 0.5 - u / 24, weights), torch.where(u < _SMALL, -u / 24, slopes)
 
 
 def create(*, eps: float = 1e-5) -> Logistic:

@@ -1,4 +1,4 @@
-"""Student's t distribution: maximum likelihood by EM steps; outliers weigh less."""
+"""Student's t distribution: maximum likelihood; outliers weigh less."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,6 @@ from dial.errors import DialError
 from dial.references._reweighting import reweight
 from dial.references._variants import read_number
 from dial.references.interface import Reference, Statistics
-
-STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,17 @@ class Student(Reference):
 
     def estimate(self, x: Tensor) -> Statistics:
         """Returns the location and the squared scale, `(C,)` each."""
-        v = self.freedom
-        return reweight(x, lambda z2: (v + 1) / (v + z2), steps=STEPS)
+        return reweight(x, self._weigh)
 
     def transform(self, statistics: Statistics, prior: Statistics | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Returns the location and the squared scale."""
         location, square = statistics
         return location, square + self.eps
+
+    def _weigh(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        below = u + self.freedom
+        weights = (self.freedom + 1) / below
+        return weights, -weights * u / below
 
 
 def create(*, variant: str | None = None, eps: float = 1e-5) -> Student:
