@@ -17,7 +17,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import dial
-from dial import Run
+from dial import Run, methods
 from dial.torchvision_guard import prepare_torchvision
 from dial.training import engine
 
@@ -25,6 +25,7 @@ prepare_torchvision()  # tests import torchvision and timm themselves
 torch.set_num_threads(1)  # small tensors gain nothing from more
 
 CLASSES = ("circle", "square", "stripes")
+WITH_SOURCE = [name for name in methods.names() if methods.kind(name).needs_source]
 SETTINGS: dict[str, Any] = {
     "backbone": "timm:test_resnet",
     "weights": "none",

@@ -35,6 +35,7 @@ from dial.training import engine
 from .conftest import (
     CLASSES,
     SETTINGS,
+    WITH_SOURCE,
     check_that_it_resumes,
     kill_again_and_again,
     move_into_shuffled_folders,
@@ -47,7 +48,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     return SETTINGS | {"cache_dir": str(tmp_path / "cache"), "out": tmp_path / "run"}
 
 
-@pytest.mark.parametrize("method", methods.names())
+@pytest.mark.parametrize("method", WITH_SOURCE)
 def test_every_method_trains_and_leaves_a_run(
     method: str, folders: tuple[Path, Path], settings: dict[str, Any]
 ) -> None:

@@ -12,14 +12,14 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import dial
-from dial import DialError, backbones, methods, runs
+from dial import DialError, backbones, runs
 from dial.cli import app
 from dial.data.datasets import open_domain
 from dial.data.prepare import prepare
 from dial.methods.adabn_coral import AdaBNCoral
 from dial.selection import outputs
 
-from .conftest import CLASSES, SETTINGS, picture
+from .conftest import CLASSES, SETTINGS, WITH_SOURCE, picture
 from .oracles import network_input
 
 MakeDomain = Callable[..., Path]
@@ -57,7 +57,7 @@ def accuracy(run: dial.Run, folder: Path) -> float:
     )
 
 
-@pytest.mark.parametrize("method", methods.names())
+@pytest.mark.parametrize("method", WITH_SOURCE)
 def test_every_method_takes_several_sources_and_targets(
     method: str, domains: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ def predict(name: str, task: Task) -> Any:
         hook = DANNHook([optimizer], gradient_reversal_weight=DOMAIN_WEIGHT)
     else:
         hook = ClassifierHook([optimizer], post=[MCCHook()])
-    for source, labels, target, _ in task.steps(optimizer):
+    for source, labels, target, *_ in task.steps(optimizer):
         assert target is not None  # noqa: S101 - asked for
         images = {"src_imgs": source, "target_imgs": target, "src_labels": labels}
         domains = {"src_domain": labels.new_zeros(len(labels))}

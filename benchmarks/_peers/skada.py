@@ -43,7 +43,7 @@ def _predict_deep(name: str, task: Task) -> Any:
     network, optimizer = task.network(more.get("domain_classifier"))
 
     def batches(*_: Any, **__: Any) -> Iterator[tuple[dict[str, Any], torch.Tensor]]:
-        for source, labels, target, _places in task.steps(optimizer):
+        for source, labels, target, *_rest in task.steps(optimizer):
             assert target is not None  # noqa: S101 - asked for
             domains = torch.tensor([SOURCE] * len(source) + [TARGET] * len(target))
             masked = torch.cat([labels, labels.new_full((len(target),), -1)])

@@ -69,16 +69,29 @@ Assignments = Annotated[
         show_default=False,
     ),
 ]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="RUN",
+        help="A finished run, or a file of weights with --backbone and --classes, to go on from.",
+        show_default=False,
+    ),
+]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)
 ]
 
 
-def _sides(domains: list[str] | None, targets: list[str] | None) -> tuple[Any, Any]:
+def _sides(
+    domains: list[str] | None, targets: list[str] | None, start: Path | None = None
+) -> tuple[Any, Any]:
     """Returns sources and targets: without --target the last domain is the target, as in `cp`."""
     if targets:
         return domains or None, targets
     domains = domains or []
+    if start is not None:
+        return domains[:-1] or None, domains[-1:] or None
     return domains[:-1] or domains or None, domains[1:][-1:] or None
 
 
@@ -102,13 +115,28 @@ def check_command(
     domains: Domains = None,
     *,
     target: Targets = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="A finished run: are these images still what its model was made for?",
+            show_default=False,
+        ),
+    ] = None,
     data: Data = None,
     unlabelled: Unlabelled = False,
     skip_bad: SkipBad = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look at all domains before training: counts, sizes, bad files, duplicates, classes."""
+    """Look at all domains before training: counts, sizes, bad files, duplicates, classes.
+
+    With --from RUN IMAGES..., look for drift: exit code 0 for none, 1 for images that differ from
+    those that the model was made for by more than chance.
+    """
+    if start is not None:
+        _check_drift(start, domains or [], target, data=data, quiet=quiet, as_json=as_json)
     from dial.data.check import check
     from dial.data.check_page import print_check
     from dial.data.datasets import open_domain
@@ -133,6 +161,25 @@ def check_command(
     for problem in report.problems:
         _complain(problem)
     raise typer.Exit(0 if report.ok else 2)
+
+
+def _check_drift(
+    run: Path,
+    images: list[str],
+    target: list[str] | None,
+    *,
+    data: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Compare new images with those that a finished run was made for; exits."""
+    from dial.deployment.drift import check_drift, summarize
+    from dial.deployment.runs import load
+
+    finished = load(run, target=target[0] if target else None)
+    drift = check_drift(finished, images, data=data, quiet=quiet)
+    typer.echo(json.dumps(drift.to_dict(), indent=2) if as_json else summarize(drift, run))
+    raise typer.Exit(1 if drift.alarms else 0)
 
 
 @app.command("demo")
@@ -163,6 +210,23 @@ def adapt_command(
     *,
     target: Targets = None,
     out: Annotated[Path, typer.Option(help="The run's folder.", show_default=False)],
+    model: From = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Names of the classes of weights in --from, one a line, as the outputs are.",
+            show_default=False,
+        ),
+    ] = None,
+    labelled: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Target images with labels that take part in training: a list, or class folders.",
+            show_default=False,
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     preset: Preset = None,
     config: Annotated[
@@ -196,6 +260,7 @@ def adapt_command(
     """Train a classifier on SOURCE that works on TARGET.
 
     Several sources come before the target; several targets are named with --target each.
+    With --from RUN a finished model takes the place of the source: dial adapt --from RUN TARGET.
     Defaults are those for photographs; a preset or the data may change them.
     """
     from dial.pipeline import adapt
@@ -203,13 +268,16 @@ def adapt_command(
     from dial.training.launch import keep_memory
 
     options = texts(options) | assignments_of(assignments)
-    sources, targets = _sides(domains, target)
+    sources, targets = _sides(domains, target, model)
     try:
         with keep_memory():
             run = adapt(
                 sources,
                 targets,
                 out=out,
+                model=model,
+                classes=classes,
+                labelled=labelled,
                 resume=resume,
                 preset=preset,
                 config=config,

@@ -19,19 +19,20 @@ from dial import backbones, files, methods
 from dial.backbones import Backbone
 from dial.console import Reporter
 from dial.data.batches import Batches
-from dial.data.domain import Domain
 from dial.data.holdout import hold_out, sample
 from dial.data.prepare import PreparedSource, prepare_domains
 from dial.data.transforms import Preprocessing
+from dial.deployment import memory, runs
 from dial.deployment import model as models
-from dial.deployment import runs
+from dial.deployment.memory import Memory
+from dial.deployment.origin import Origin, Start, open_origin
 from dial.deployment.runs import Run, TargetRuns
 from dial.errors import DialError
 from dial.layers import use_domain_if_any
 from dial.methods import ByDomain, Candidate, Images, Method, Trainee
 from dial.reporting import record
 from dial.reporting.report import report
-from dial.selection import accuracy, choice, outputs, tuning
+from dial.selection import accuracy, choice, drift, outputs, tuning
 from dial.selection.outputs import SAMPLE, Observer, Outputs, Unadapted
 from dial.selection.tuning import Attempt
 from dial.selection.validators import Validator
@@ -70,6 +71,9 @@ def adapt(
     target: Place | Sequence[Place] | None = None,
     *,
     out: str | os.PathLike[str],
+    model: Start | None = None,
+    classes: str | os.PathLike[str] | Sequence[str] | None = None,
+    labelled: Place | None = None,
     resume: bool = False,
     preset: str | None = None,
     config: str | os.PathLike[str] | None = None,
@@ -89,6 +93,13 @@ def adapt(
             it has any, are used for scoring alone. A list of several gives one network, with a
             predictor for each in a folder of its own.
         out: the run's folder.
+        model: a finished model to go on from, in place of a source: a run or its folder; a network,
+            with `classes`; or a file of weights, with `backbone` and `classes`. With `steps=0` it
+            gets the target's statistics and nothing else.
+        classes: the names of such a network's classes, in the order of its outputs, or a text file
+            with one on a line.
+        labelled: images of the target whose labels take part in training: class folders, or a list
+            of paths and labels. They are never scored.
         resume: resume the run in `out`, or return it if it is finished.
         preset: the settings to start from; by default they follow the backbone and the data.
         config: the config.json of a run to repeat, in place of a preset; arguments given with it
@@ -111,16 +122,27 @@ def adapt(
         DialError: something is wrong with the images, the settings or the run's folder.
     """
     inputs: dict[str, Any] = {"source": listed(source), "target": listed(target), "data": data}
-    inputs["unlabelled"] = unlabelled
+    inputs |= {"unlabelled": unlabelled, "model": model, "classes": classes, "labelled": labelled}
     base: Settings | None = None
     if config is not None:
         base, recorded, executed = run_folder.replay(config)
         inputs, options = inputs | recorded | _given(inputs), executed | _given(options)
     execution, options = _split(options)
-    job = open_job(inputs, execution)
-    settings = choose(base or preset or _preset_for(job.sources[0], options), options)
+    origin = None
+    if inputs["model"] is not None:
+        origin, options = _go_on(inputs, options, base)
+        refused = [name for name, given in (("minutes", minutes), ("tune", tune)) if given]
+        if refused:
+            raise DialError(
+                wanted="settings for a run that goes on from a finished model",
+                got=f"--{refused[0]}, which needs a source",
+                fix=f"leave --{refused[0]} out; --steps N sets the length of the training",
+            )
+    job = open_job(inputs, execution, classes=origin.classes if origin else None)
+    settings = choose(base or preset or _preset_for(job, options), options)
+    _check_inputs(job, settings)
     job = job.merged() if settings.merge_sources else job
-    folder, train = Path(out), partial(_run, job)
+    folder, train = Path(out), partial(_run, job, origin=origin)
     if minutes is not None:
         settings = _fit_into(minutes, settings, options, job, folder)
     search = tuning.plan(settings, tune=tune, validator=validator)
@@ -150,6 +172,8 @@ class Plan:
     """One run before its images are read."""
 
     job: Job
+    origin: Origin | None
+    """The finished model that stands in the place of a source."""
     settings: Settings
     method: Method
     backbone: Backbone
@@ -179,43 +203,114 @@ def _fit_into(
     return budget.settings
 
 
-def _preset_for(source: Domain, options: dict[str, Any]) -> str:
-    default = "digits_cnn" if source.images.like_digits else PHOTOGRAPHS
-    return preset_for(options.get("backbone"), default=default)
+def _go_on(
+    inputs: dict[str, Any], options: dict[str, Any], base: Settings | None
+) -> tuple[Origin, dict[str, Any]]:
+    """Returns the model to go on from, and the options of a run that does.
+
+    `base` are the settings of a run that is repeated.
+    """
+    size = options.get("image_size") or (base.image_size if base else None)
+    origin = open_origin(
+        inputs["model"],
+        classes=inputs["classes"],
+        backbone=options.get("backbone") or (base.backbone if base else None),
+        image_size=None if size is None else int(size),
+    )
+    given = _given(options)
+    if str(given.get("steps")) == "0":
+        given.pop("steps")
+        given.setdefault("method", "recalibrate")
+    if base is None:
+        given.setdefault("method", "source_free")
+    given["backbone"] = origin.backbone.name
+    if origin.backbone.name.startswith("object:"):
+        given["backbone"] = origin.backbone
+    return origin, {"image_size": origin.preprocessing.size} | given
+
+
+def _check_inputs(job: Job, settings: Settings) -> None:
+    """Refuse a method that cannot use what there is, or needs what there is not."""
+    method = methods.kind(settings.method)
+    name = name_of(settings.method)
+    if method.needs_source and not job.sources:
+        raise DialError(
+            wanted="a method that goes on from a finished model: source_free, or recalibrate",
+            got=f"{name}, which needs the images of a source",
+            fix="leave --method out, or name a source in place of --from",
+        )
+    if job.sources and not method.needs_source:
+        raise DialError(
+            wanted=f"a finished model for {name} to go on from",
+            got="a source",
+            fix="dial adapt --from RUN TARGET, or another --method",
+        )
+    if job.labelled is not None and not method.takes_labelled:
+        names = [each for each in methods.names() if methods.kind(each).takes_labelled]
+        raise DialError(
+            wanted=f"a method that learns from labelled target images: {', '.join(names)}",
+            got=name,
+            fix="choose one of those, or leave --labelled out",
+        )
+
+
+def _preset_for(job: Job, options: dict[str, Any]) -> str:
+    is_small = job.sources and job.sources[0].images.like_digits
+    return preset_for(options.get("backbone"), default="digits_cnn" if is_small else PHOTOGRAPHS)
 
 
 def _run(
-    job: Job, settings: Settings, folder: Path, *, resume: bool, attempt: Attempt | None = None
+    job: Job,
+    settings: Settings,
+    folder: Path,
+    *,
+    resume: bool,
+    attempt: Attempt | None = None,
+    origin: Origin | None = None,
 ) -> Run | TargetRuns:
     """One run: its folder is begun, one process or several do the work, the result is loaded."""
     method = methods.create(settings.method, settings.options)  # mistakes show before reading
     network = None if isinstance(settings.backbone, str) else settings.backbone
-    if run_folder.is_finished(folder, run_folder.describe(settings, job.domains), resume=resume):
+    about: dict[str, Any] = {"origin": origin.describe() if origin else None}
+    if job.labelled is not None:
+        about["labelled"] = [job.labelled.name, job.labelled.images.fingerprint]
+    config = run_folder.describe(settings, job.domains, **about)
+    if run_folder.is_finished(folder, config, resume=resume):
         return runs.load_all(folder, backbone=network)
     torch.manual_seed(settings.seed)
-    backbone = backbones.create(
+    backbone = _backbone(settings, job, origin)
+    if not run_folder.holds_run(folder):
+        config = run_folder.describe(
+            settings.resolve(method, backbone),
+            job.domains,
+            **about,
+            automatic=run_folder.left_to_backbone(settings),
+            input=job.inputs | ({"model": origin.place} if origin else {}),
+            execution=asdict(job.execution),
+        )
+        files.write_json(folder / "config.json", config)
+    sources, targets = job.names()
+    backbone = replace(backbone, sources=sources, targets=targets)
+    plan = Plan(job, origin, settings, method, backbone, torch.get_rng_state())
+    launch(_process, plan, folder, attempt, resume=resume, execution=job.execution)
+    return runs.load_all(folder, backbone=network)
+
+
+def _backbone(settings: Settings, job: Job, origin: Origin | None) -> Backbone:
+    """Returns the network to train: a new one, or a copy of the finished one to go on from."""
+    if origin is not None:
+        frozen = origin.backbone.frozen if settings.frozen is None else settings.frozen
+        network = copy.deepcopy(origin.backbone.network)
+        return replace(origin.backbone, network=network, frozen=frozen)
+    return backbones.create(
         settings.backbone,
-        num_classes=len(job.sources[0].labels.classes),
+        num_classes=len(job.classes),
         weights=settings.weights,
         image_size=settings.image_size,
         append_after=settings.append_after,
         align_logits=settings.align_logits,
         frozen=settings.frozen,
     )
-    if not run_folder.holds_run(folder):
-        config = run_folder.describe(
-            settings.resolve(method, backbone),
-            job.domains,
-            automatic=run_folder.left_to_backbone(settings),
-            input=job.inputs,
-            execution=asdict(job.execution),
-        )
-        files.write_json(folder / "config.json", config)
-    sources, targets = job.names()
-    backbone = replace(backbone, sources=sources, targets=targets)
-    plan = Plan(job, settings, method, backbone, torch.get_rng_state())
-    launch(_process, plan, folder, attempt, resume=resume, execution=job.execution)
-    return runs.load_all(folder, backbone=network)
 
 
 def _process(
@@ -244,9 +339,12 @@ class Process:
     def __init__(self, fabric: Any, plan: Plan, folder: Path, attempt: Attempt | None) -> None:
         self.fabric, self.folder, self.attempt = fabric, folder, attempt
         self.settings, self.method, self.backbone = plan.settings, plan.method, plan.backbone
-        self.execution = plan.job.execution
-        sides = (" + ".join(domain.name for domain in side) for side in plan.job.domains)
-        pair = " -> ".join(sides)
+        self.execution, self.origin = plan.job.execution, plan.origin
+        self.classes = plan.job.classes
+        sides = [" + ".join(domain.name for domain in side) for side in plan.job.domains]
+        self.start = sides[0] or (self.origin.name if self.origin else "")
+        """The sources, or the model to go on from, by name."""
+        pair = f"{self.start} -> {sides[1]}"
         self.reporter = Reporter(
             quiet=self.execution.quiet or not fabric.is_global_zero,
             title=attempt.title if attempt else f"{name_of(self.settings.method)}: {pair}",
@@ -264,9 +362,12 @@ class Process:
     def _prepare(self, job: Job) -> list[Observer]:
         """Read all images, and hold a part of each source out of training."""
         preprocessing = Preprocessing.for_network(self.backbone, self.settings.image_size)
+        if self.origin is not None and self.origin.preprocessing.size == preprocessing.size:
+            preprocessing = self.origin.preprocessing
         with self.fabric.rank_zero_first():  # the others find the cache built
             prepared, targets = prepare_domains(
                 *job.domains,
+                labelled=job.labelled,
                 resize=preprocessing.resize,
                 channels=preprocessing.channels,
                 skip_bad=self.execution.skip_bad,
@@ -292,6 +393,7 @@ class Process:
             [source.pixels for source in sources.values()],
             [source.labels for source in sources.values()],
             [target.pixels for target in targets] if self.method.needs_target else None,
+            labelled=targets[0].labelled if self.method.needs_target else None,
             preprocessing=self.images[0].preprocessing,
             batch_size=self.settings.batch_size,
             seed=self.settings.seed,
@@ -342,14 +444,16 @@ class Process:
         if target.labels is None:
             return None
         rows = target.pixels.order[: len(candidate.logits)]
-        return _accuracy(candidate.logits, target.labels.indices[rows])
+        scored = np.full(len(rows), True) if target.known is None else target.known[rows] < 0
+        return _accuracy(candidate.logits[scored], target.labels.indices[rows[scored]])
 
     def _refresh(self, trainee: Trainee) -> None:
         self.method.refresh(trainee, self._some(self.images, quiet=True), self.first)
 
     def _some(self, observers: Sequence[Observer], *, quiet: bool = False) -> Images:
         """Returns a fair sample of the sources and of some targets, to fit classifiers to."""
-        sources, most = self._sources(), FITTED[0] // len(self._sources())
+        sources = self._sources()
+        most = FITTED[0] // max(1, len(sources))
         some = {name: sample(source, most) for name, source in sources.items()}
         return self._images(some, observers, FITTED[1], quiet=quiet)
 
@@ -364,14 +468,23 @@ class Process:
         """Returns images of the sources and at most so many of each target."""
         read = partial(self.images[0].batches, quiet=quiet)
         batches = {name: read(source) for name, source in sources.items()}
-        labels = [sources[name].labels.indices[images.rows] for name, images in batches.items()]
+        labels = [np.zeros(0, dtype=np.int64)]  # also where there is no source
+        labels += [sources[name].labels.indices[images.rows] for name, images in batches.items()]
         sizes = [len(images.target.pixels) for images in self.images]
         starts = np.cumsum([0, *sizes])[:-1].tolist()
+        targets = {each.domain: read(each.target, most) for each in observers}
+        known = {
+            each.domain: torch.from_numpy(each.target.known[targets[each.domain].rows])
+            for each in observers
+            if each.target.known is not None
+        }
         return Images(
             ByDomain(batches),
             torch.from_numpy(np.concatenate(labels)),
-            ByDomain({each.domain: read(each.target, most) for each in observers}),
+            ByDomain(targets),
             dict(zip(self.backbone.targets, starts, strict=True)),
+            known,
+            self.origin.prototypes if self.origin else None,
         )
 
     def _end_epoch(self, trainee: Trainee, metrics: dict[str, Any]) -> None:
@@ -379,7 +492,7 @@ class Process:
         watched = max(WATCHED, accuracy.PREDICTIONS_PER_CLASS * self.backbone.num_classes)
         scores = {}
         for observer in self.images:
-            target, name = observer.target, self._name(observer)
+            target, name = observer.target.scored, self._name(observer)
             images = observer.batches(target, watched, quiet=True)
             with use_domain_if_any(trainee.network, observer.domain):
                 logits = models.predict(trainee.network, images)
@@ -400,6 +513,8 @@ class Process:
     def unadapted(self, trainee: Trainee) -> Unadapted:
         """Returns the network without adaptation, if the run is judged and the method has one."""
         sources = self._sources()
+        if not sources:
+            return self._as_it_came(trainee)
         most, read = SAMPLE // len(sources), self.images[0].batches
         networks: list[nn.Module | None] = []
         if self.is_judged:
@@ -414,6 +529,12 @@ class Process:
         by_source = {n: net for n, net in zip(sources, of_each, strict=False) if net is not None}
         return Unadapted(whole, by_source)
 
+    def _as_it_came(self, trainee: Trainee) -> Unadapted:
+        """Returns the finished model that the run started from."""
+        if self.first:
+            return Unadapted(next(iter(self.first.values())).network)
+        return Unadapted(self.method.unadapted(trainee, ()))
+
     def finish(self, trainee: Trainee, images: Observer) -> tuple[nn.Module, dict[str, Any]]:
         """Returns a target's predictor, and how it came about."""
         sources = self._sources()
@@ -426,21 +547,18 @@ class Process:
             candidates = [first, *candidates]
         if not candidates:
             return self.method.predictor(trainee, every), found
-        chosen, scores = choice.choose(candidates, some.source_labels)
-        classes = self._classes()
+        labels = candidates[0].labels
+        chosen, scores = choice.choose(candidates, some.source_labels if labels is None else labels)
         figures = {
             "predictor": chosen.name,
             "candidates": [
                 {"name": each.name, "score": score, "target_accuracy": self._score(images, each)}
                 for each, score in zip(candidates, scores, strict=True)
             ],
-            "absent_classes": [classes[label] for label in chosen.absent],
+            "absent_classes": [self.classes[label] for label in chosen.absent],
         }
         self.reporter.candidates(figures, target=self._name(images))
         return chosen.network, found | figures
-
-    def _classes(self) -> tuple[str, ...]:
-        return next(iter(self._sources().values())).labels.classes
 
     def judge(
         self, images: Observer, predictor: nn.Module, unadapted: Unadapted
@@ -449,7 +567,7 @@ class Process:
 
         The target's labels have a part in `target_accuracy` alone.
         """
-        target = images.target
+        target = images.target.scored
         seen: Outputs | None = None
         figures: dict[str, Any] = {"estimated_accuracy": None}
         if self.is_judged:
@@ -477,7 +595,7 @@ class Process:
 
         Of several targets each has a folder. Returns the result.
         """
-        target, classes = images.target, self._classes()
+        target, classes = images.target.scored, self.classes
         folder = self.folder / self._name(images)
         if seen is not None:
             with self._optional("outputs beside it"):
@@ -485,8 +603,13 @@ class Process:
         if seen is not None and self.execution.report:
             with self._optional("evidence for a report"):
                 sources = [*self._sources().values()]
-                evidence = record.record(self.method, seen, sources=sources, target=target)
+                evidence = record.record(
+                    self.method, seen, sources=sources, target=target, classes=classes
+                )
                 record.save(folder / record.NAME, evidence)
+        if self.is_judged:
+            with self._optional("memory of its domains, to go on from"):
+                memory.save(folder, self._remember(images, predictor, seen), classes=classes)
         network = copy.deepcopy(predictor).cpu().eval()
         model = models.Model(network, classes, images.preprocessing, self.backbone.name)
         models.save(folder / "model.safetensors", model)
@@ -497,7 +620,7 @@ class Process:
             "method": name_of(self.settings.method),
             "backbone": self.backbone.name,
             "reference": reference if isinstance(reference, str | None) else repr(reference),
-            "source": " + ".join(source.name for source in self._sources().values()),
+            "source": self.start,
             "target": target.name,
             "seed": self.settings.seed,
             "epochs": len(progress.history),
@@ -515,6 +638,23 @@ class Process:
             if page is not None:
                 self.reporter.say(f"report: {page}")
         return result
+
+    def _remember(self, images: Observer, predictor: nn.Module, seen: Outputs | None) -> Memory:
+        """Returns what later runs and checks need to know of the domains."""
+        prototypes = self.origin.prototypes if self.origin else None
+        classifier, count = self.backbone.classifier, len(self.classes)
+        if self._sources():
+            of_source = images.observe_sources(predictor)
+            features, labels = (torch.from_numpy(x) for x in (of_source.features, of_source.labels))
+            prototypes = memory.find_prototypes(features, labels, count)
+        elif self.method.trains:
+            prototypes = None  # they are of the features from before
+        batches = images.batches(images.target, drift.DESCRIBED)
+        described = [*drift.describe(predictor, batches, classifier=classifier)]
+        descriptions, logits = (torch.cat(parts) for parts in zip(*described, strict=True))
+        if seen is not None:
+            logits = torch.from_numpy(seen.target.logits)
+        return Memory(prototypes, descriptions, logits.argmax(1).bincount(minlength=count))
 
     def conclude(self, results: dict[str, dict[str, Any]], progress: Progress) -> None:
         """Write the result of several targets, which makes the run finished."""

@@ -67,6 +67,10 @@ def test_shuffling_or_removing_the_targets_labels_changes_nothing(
 
 
 def test_training_has_no_place_for_a_targets_label() -> None:
-    assert Batch._fields == ("source", "labels", "target", "places")
+    given = ("labelled", "known")  # labels that the user hands over for training; none otherwise
+    assert Batch._fields == ("source", "labels", "target", "places", *given)
+    assert [Batch._field_defaults[name] for name in given] == [None, None]
     parameters = inspect.signature(Batches).parameters
-    assert [name for name in parameters if "label" in name or "class" in name] == ["labels"]
+    names = [name for name in parameters if "label" in name or "class" in name]
+    assert names == ["labels", "labelled"]
+    assert parameters["labelled"].default is None

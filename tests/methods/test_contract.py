@@ -39,8 +39,11 @@ def test_settings_of_dial_keep_the_contract(settings: dict[str, object]) -> None
 
 
 def test_there_is_no_way_to_labels_of_the_target() -> None:
-    assert Batch._fields == ("source", "labels", "target", "places")
-    assert Images._fields == ("source", "source_labels", "target", "starts")
+    given = ("labelled", "known")  # labels that the user hands over for training; none otherwise
+    assert Batch._fields == ("source", "labels", "target", "places", *given)
+    fields = ("source", "source_labels", "target", "starts", "known", "prototypes")
+    assert Images._fields == fields
+    assert Batch._field_defaults["known"] is Images._field_defaults["known"] is None
 
 
 def test_the_random_state_of_the_caller_is_kept() -> None:

@@ -28,7 +28,7 @@ class Own(PlainMethod):
 def test_every_method_is_described_and_made_by_name() -> None:
     assert set(methods.names()) == {
         "adabn", "adabn_coral", "autodial", "cdan", "dan", "ddc", "dial", "entropy_only", "frozen",
-        "mcc", "revgrad", "shot", "source_only",
+        "mcc", "recalibrate", "revgrad", "shot", "source_free", "source_only",
     }  # fmt: skip
     assert all(methods.describe().values())
     assert methods.kind("dial") is Dial

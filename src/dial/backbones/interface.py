@@ -101,6 +101,10 @@ class Backbone:
         """The number of the classifier's outputs."""
         return self._classifier_weight().shape[0]
 
+    def normalizes(self) -> bool:
+        """Returns whether the network has BatchNorms, or DA-layers in their place."""
+        return _has_norms(self.network)
+
     def convert(
         self,
         reference: "str | Reference" = "normal",
@@ -261,13 +265,15 @@ def _find_layers(
     network: nn.Module, classifier: str, given: Mapping[str, Any]
 ) -> dict[str, tuple[str, ...]]:
     """Returns where a network without BatchNorm gets DA-layers; nothing for others."""
-    layers = sys.modules.get("dial.layers")
-    norms = (_BatchNorm, layers.DomainSpecific) if layers else _BatchNorm
-    if given.keys() & {"append_after", "insert_before"} or any(
-        isinstance(module, norms) for module in network.modules()
-    ):
+    if given.keys() & {"append_after", "insert_before"} or _has_norms(network):
         return {}
     return {"append_after": (classifier,), "insert_before": (classifier,)}
+
+
+def _has_norms(network: nn.Module) -> bool:
+    layers = sys.modules.get("dial.layers")  # without it, nothing was converted
+    norms = (_BatchNorm, layers.DomainSpecific) if layers else _BatchNorm
+    return any(isinstance(module, norms) for module in network.modules())
 
 
 def _inner(module: nn.Module) -> nn.Module:

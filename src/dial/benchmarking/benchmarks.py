@@ -124,7 +124,11 @@ _LABELS = {
     "adabn_coral": "AdaBN + CORAL",
     "dial": "DIAL",
 }
-_OTHERS = {name: name for name in methods.names() if name not in _LABELS}
+_OTHERS = {  # a benchmark begins with the images of a source
+    name: name
+    for name in methods.names()
+    if name not in _LABELS and methods.kind(name).needs_source
+}
 _METHODS = {name: Row(name, label, name) for name, label in (_LABELS | _OTHERS).items()}
 """Every method with the preset's options or its own defaults: the paper's and ours, then others."""
 

@@ -16,6 +16,7 @@ from dial.data.transforms import Augmentation, Preprocessing, augment
 from dial.errors import DialError
 
 _SHUFFLE, _AUGMENT = 0, 1
+_LABELLED = 1000  # of the seed sequence: the number of the stream of labelled target images
 _MIN_PER_DOMAIN = 2  # one image has no variance
 
 
@@ -71,6 +72,10 @@ class Batch(NamedTuple):
     places: torch.Tensor | None = None
     """`(m,)`, the place of each target image in the order of the target's content. The places of
     a second target follow those of the first."""
+    labelled: torch.Tensor | None = None
+    """Target images whose labels were given for training, if there are any."""
+    known: torch.Tensor | None = None
+    """Their labels."""
 
 
 @dataclass
@@ -122,7 +127,9 @@ class Batches:
     A domain smaller than its sub-batch is repeated within it.
 
     Several sources share the source's part of a batch evenly, and each of several targets has a
-    sub-batch of the target's size; an epoch has as many images as all sources together.
+    sub-batch of the target's size; an epoch has as many images as all sources together. Without a
+    source it is a pass over the first target. Labelled target images, if there are any, come in
+    sub-batches of a third of the target's size.
 
     Batch `k` depends on the seed and `k` alone. So `workers`, threads that prepare batches ahead,
     change only the time, each of `world_size` processes gets its part of the same global batch,
@@ -135,6 +142,7 @@ class Batches:
         labels: Labels | Sequence[Labels],
         target: Pixels | Sequence[Pixels] | None = None,
         *,
+        labelled: tuple[Pixels, Rows] | None = None,
         preprocessing: Preprocessing,
         batch_size: str | int = "32+16",
         seed: int = 0,
@@ -147,29 +155,40 @@ class Batches:
         all_labels = [labels] if isinstance(labels, Labels) else [*labels]
         images = {"source": sum(map(len, sources)), "target": sum(map(len, targets))}
         sizes = parse_batch_size(batch_size, **images, targets=max(1, len(targets)))
-        each = sizes.source // len(sources)
+        each = sizes.source // len(sources) if sources else 0
         counts = [each] * len(sources) + [sizes.target] * len(targets)
         _check_labels(sources, all_labels)
-        _check(counts, seed=seed, rank=rank, world_size=world_size)
         self.batch_size = BatchSize(sum(counts[: len(sources)]), sum(counts[len(sources) :]))
+        extra = [] if labelled is None else [_share_of_labelled(sizes.target, world_size)]
+        _check([*counts, *extra], seed=seed, rank=rank, world_size=world_size)
         self.workers, self.epoch, self.step = workers, 0, 0
         domains, none = [*sources, *targets], [] if targets else [0]
         lengths = [len(pixels) for pixels in domains] + none
         self._identity = {"seed": seed, "batch_size": counts + none, "images": lengths}
+        if labelled is not None:
+            self._identity |= {"labelled": len(labelled[0])}
+        passed = (images["source"], self.batch_size.source) if sources else (lengths[0], counts[0])
+        self._per_epoch = max(1, passed[0] // passed[1])
         self._labels = [
             torch.from_numpy(of_source.indices[pixels.order])
             for pixels, of_source in zip(sources, all_labels, strict=True)
         ]
         # The first source and the first target draw the same, however many others there are.
-        numbers = [0, *range(10, 9 + len(sources)), 1, *range(100, 99 + len(targets))]
+        numbers = [0, *range(10, 9 + len(sources))][: len(sources)]
+        numbers += [1, *range(100, 99 + len(targets))]
         self._streams = [
             _Stream(pixels, preprocessing, (seed, number), count, rank, world_size)
             for pixels, number, count in zip(domains, numbers, counts, strict=False)
         ]
         self._starts = np.cumsum([0, *map(len, targets)])[:-1]
+        self._labelled: _Stream | None = None
+        if labelled is not None:
+            pixels, known = labelled
+            settings = preprocessing, (seed, _LABELLED), extra[0], rank, world_size
+            self._labelled, self._known = _Stream(pixels, *settings), known[pixels.order]
 
     def __len__(self) -> int:
-        return max(1, sum(map(len, self._labels)) // self.batch_size.source)
+        return self._per_epoch
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in self._ahead(range(self.step, len(self))):
@@ -184,12 +203,17 @@ class Batches:
         sources, targets = parts[: len(self._labels)], parts[len(self._labels) :]
         pairs = zip(self._labels, sources, strict=True)
         labels = [of_source[torch.from_numpy(places)] for of_source, (_, places) in pairs]
-        source = _join([images for images, _ in sources])
+        source = _join([images for images, _ in sources]) if sources else targets[0][0][:0]
+        classes = _join(labels) if labels else torch.zeros(0, dtype=torch.int64)
         if not targets:
-            return Batch(source, _join(labels), None)
+            return Batch(source, classes, None)
         shifted = zip(self._starts, targets, strict=True)
         places = [torch.from_numpy(places + start) for start, (_, places) in shifted]
-        return Batch(source, _join(labels), _join([x for x, _ in targets]), _join(places))
+        batch = Batch(source, classes, _join([x for x, _ in targets]), _join(places))
+        if self._labelled is None:
+            return batch
+        labelled, rows = self._labelled.images(number)
+        return batch._replace(labelled=labelled, known=torch.from_numpy(self._known[rows]))
 
     def _ahead(self, steps: range) -> Iterator[Batch]:
         if not self.workers:
@@ -218,6 +242,12 @@ class Batches:
                 fix="resume with the same images, --batch-size and --seed, or start a new run",
             )
         self.epoch, self.step = state["epoch"], state["step"]
+
+
+def _share_of_labelled(target: int, world_size: int) -> int:
+    """Returns how many labelled images a batch has: a third of the target's, the same for all."""
+    share = max(_MIN_PER_DOMAIN, target // 3)
+    return max(1, share // world_size) * world_size
 
 
 def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -261,7 +261,7 @@ def share_classes(sources: Sequence[LabelledDomain]) -> list[LabelledDomain]:
 
     A source that lacks classes of the others gets a note that names them.
     """
-    if len(sources) == 1:
+    if len(sources) <= 1:
         return [*sources]
     names = [domain.labels.classes[i] for domain in sources for i in domain.labels.indices]
     classes = Labels.from_names(names).classes
@@ -309,6 +309,31 @@ def short_names(domains: Sequence[Domain]) -> list[str]:
 def scoring_labels(source: LabelledDomain, target: Domain) -> Labels | None:
     """Returns the target's labels in the source's numbering, for scoring; None if it has none."""
     return target.labels.onto(source.labels.classes) if target.labels else None
+
+
+def as_labelled(domain: Domain, classes: Sequence[str]) -> LabelledDomain:
+    """Returns target images with labels that were given for training, in a numbering of classes.
+
+    Raises:
+        DialError: images without labels, or a label that is none of the classes.
+    """
+    if domain.labels is None:
+        raise DialError(
+            wanted=f"a label for each image of {domain.name}: `path label` lines, a table with the "
+            "columns path and label, or class folders",
+            got="; ".join(["images without labels", *domain.notes]),
+            fix="add the labels, or leave --labelled out",
+        )
+    extra = [name for name in domain.labels.classes if name not in classes]
+    if extra:
+        raise DialError(
+            wanted=f"labels in {domain.name} that are among the {len(classes)} classes "
+            f"({abbreviate(classes)})",
+            got=abbreviate(extra),
+            fix="correct these labels, or remove their lines",
+        )
+    labels = domain.labels.onto(classes)
+    return LabelledDomain(domain.name, domain.images, labels, domain.notes)
 
 
 def abbreviate(names: Iterable[Any], most: int = 12) -> str:

@@ -1,5 +1,6 @@
 """Domains on disk: class folders, Office-31's layouts, flat folders and image lists."""
 
+import csv
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -104,13 +105,20 @@ def _tally(other: Counter[str]) -> str:
 def read_list(file: Path, *, data: Path | None = None) -> Domain:
     """Returns the images that a text file lists, one a line: `path label`, or only `path`.
 
-    Paths are relative to `data` if given, else to the list's folder or the folder above it,
-    whichever holds the first image. Blank lines are skipped. A missing image is a bad file later.
+    It may also be a table with commas whose first line names its columns, `path` and `label` among
+    them, such as `dial predict` writes. Paths are relative to `data` if given, else to the list's
+    folder, the one above it, or the current one, whichever holds the first image. Blank lines are
+    skipped. A missing image is a bad file later.
     """
     lines = _lines(file)
-    roots = [data] if data else [file.parent, file.parent.parent]
-    root, labelled = _layout(lines[0][1], roots)
-    pairs = [_split(line) if labelled else (line, "") for _, line in lines]
+    roots = [data] if data else [file.parent, file.parent.parent, Path()]
+    table = _table(lines, file)
+    if table is not None:
+        lines, pairs, labelled = table
+        root = next((root for root in roots if (root / pairs[0][0]).exists()), roots[0])
+    else:
+        root, labelled = _layout(lines[0][1], roots)
+        pairs = [_split(line) if labelled else (line, "") for _, line in lines]
     for (number, line), (_, label) in zip(lines, pairs, strict=True):
         if labelled and not label:
             raise DialError(
@@ -121,6 +129,30 @@ def read_list(file: Path, *, data: Path | None = None) -> Domain:
     images = ImageFiles(tuple(root / path for path, _ in pairs))
     labels = Labels.from_names([label for _, label in pairs]) if labelled else None
     return Domain(printable(file), images, labels)
+
+
+def _table(
+    lines: list[tuple[int, str]], file: Path
+) -> tuple[list[tuple[int, str]], list[tuple[str, str]], bool] | None:
+    """Returns the lines of a table with their paths and labels, and whether it has labels.
+
+    None if the first line does not name a column `path`.
+    """
+    header, *rows = csv.reader([line for _, line in lines])
+    columns = [name.strip().lower() for name in header]
+    if "path" not in columns:
+        return None
+    numbers = [number for number, _ in lines[1:]]
+    odd = [n for n, row in zip(numbers, rows, strict=False) if len(row) != len(columns)]
+    if odd or not rows or len(rows) != len(numbers):
+        raise DialError(
+            wanted=f"images in {printable(file)}, each with {', '.join(columns)} on a line",
+            got=f"{'more or fewer cells in' if odd else 'none after'} line {(odd or [1])[0]}",
+            fix="give every image a line of its own; quote cells that have commas in them",
+        )
+    place, label = (columns.index(n) if n in columns else None for n in ("path", "label"))
+    pairs = [(row[place or 0].strip(), "" if label is None else row[label].strip()) for row in rows]
+    return lines[1:], pairs, label is not None
 
 
 def _lines(file: Path) -> list[tuple[int, str]]:

@@ -15,10 +15,12 @@ class Pixels(ABC):
     """Square images of one size. `order` is a permutation of the rows by content alone.
 
     Training shuffles `order`, not the rows: rows are sorted by path, and the folders in a path
-    may be classes. So no label of a target, not even in a file's name, changes a batch.
+    may be classes. So no label of a target, not even in a file's name, changes a batch. `digests`
+    are hashes of the images' content, `(N, 16)`, row by row.
     """
 
     order: Rows
+    digests: Bytes
 
     def __len__(self) -> int:
         return len(self.order)
@@ -34,7 +36,8 @@ class ArrayPixels(Pixels):
     def __init__(self, array: Bytes, *, digests: Bytes, rows: Rows | None = None) -> None:
         self._array = array
         self._rows = np.arange(len(array), dtype=np.int64) if rows is None else rows
-        self.order = content_order(digests[self._rows])
+        self.digests = digests[self._rows]
+        self.order = content_order(self.digests)
 
     def read(self, rows: Rows) -> Bytes:
         """Returns these images, `(n, side, side, channels)`; reads no others from disk."""
@@ -47,7 +50,7 @@ class FilePixels(Pixels):
     def __init__(self, images: ImageFiles, *, digests: Bytes, resize: int, channels: int) -> None:
         self._images = images
         self._resize, self._channels = resize, channels
-        self.order = content_order(digests)
+        self.digests, self.order = digests, content_order(digests)
 
     def read(self, rows: Rows) -> Bytes:
         """Returns these images, `(n, side, side, channels)`."""
@@ -68,11 +71,30 @@ class SomePixels(Pixels):
         self._pixels, self._rows = pixels, rows
         places = np.empty(len(pixels), dtype=np.int64)
         places[pixels.order] = np.arange(len(pixels))
-        self.order = np.argsort(places[rows])
+        self.digests, self.order = pixels.digests[rows], np.argsort(places[rows])
 
     def read(self, rows: Rows) -> Bytes:
         """Returns these images, `(n, side, side, channels)`."""
         return self._pixels.read(self._rows[rows])
+
+
+class JoinedPixels(Pixels):
+    """The images of one set, and then those of another, of the same size."""
+
+    def __init__(self, first: Pixels, second: Pixels) -> None:
+        self._first, self._second = first, second
+        self.digests = np.concatenate([first.digests, second.digests])
+        self.order = content_order(self.digests)
+
+    def read(self, rows: Rows) -> Bytes:
+        """Returns these images, `(n, side, side, channels)`."""
+        start = len(self._first)
+        sets = [(self._first, rows < start, rows), (self._second, rows >= start, rows - start)]
+        parts = [(mine, pixels.read(places[mine])) for pixels, mine, places in sets if mine.any()]
+        joined = np.empty((len(rows), *parts[0][1].shape[1:]), np.uint8)
+        for mine, part in parts:
+            joined[mine] = part
+        return joined
 
 
 def array_digests(array: Bytes) -> Bytes:

@@ -8,12 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from dial.data.cache import Entry, read_cached, survey
 from dial.data.decode import bad_files_error, count_bad, list_bad
 from dial.data.domain import Domain, ImageArray, Images, Labels, abbreviate
-from dial.data.pixels import ArrayPixels, FilePixels, Pixels, array_digests
+from dial.data.pixels import (
+    ArrayPixels,
+    FilePixels,
+    JoinedPixels,
+    Pixels,
+    Rows,
+    SomePixels,
+    array_digests,
+)
 from dial.errors import DialError
 
 
@@ -35,6 +44,35 @@ class PreparedSource(PreparedDomain):
     """A prepared domain with labels: the source, or a part of it."""
 
     labels: Labels = field()
+
+
+@dataclass(frozen=True)
+class PreparedTarget(PreparedDomain):
+    """A prepared target. Labels that were given for training are in `known`, not in `labels`."""
+
+    known: Rows | None = None
+    """`(N,)`, the class of each image whose label was given, and -1 for all others; None if no
+    label was given."""
+
+    @property
+    def labelled(self) -> tuple[Pixels, Rows] | None:
+        """The images whose labels were given, and their labels; None if there are none."""
+        if self.known is None:
+            return None
+        rows = np.flatnonzero(self.known >= 0)
+        return SomePixels(self.pixels, rows), self.known[rows]
+
+    @property
+    def scored(self) -> PreparedDomain:
+        """The images without a known label, by which a run is judged."""
+        return self if self.known is None else take(self, np.flatnonzero(self.known < 0))
+
+
+def take(domain: PreparedDomain, rows: Rows) -> PreparedDomain:
+    """Returns some images of a domain."""
+    labels = None if domain.labels is None else domain.labels.take(rows)
+    pixels = SomePixels(domain.pixels, rows)
+    return PreparedDomain(domain.name, domain.images.take(rows), pixels, labels)
 
 
 def prepare(
@@ -80,11 +118,22 @@ def prepare(
 
 
 def prepare_domains(
-    sources: Sequence[Domain], targets: Sequence[Domain], **settings: Any
-) -> tuple[list[PreparedSource], list[PreparedDomain]]:
-    """Read all images of sources and targets, with the settings of `prepare`."""
-    prepared = prepare((*sources, *targets), **settings)
-    rest = prepared[len(sources) :]
+    sources: Sequence[Domain],
+    targets: Sequence[Domain],
+    *,
+    labelled: Domain | None = None,
+    **settings: Any,
+) -> tuple[list[PreparedSource], list[PreparedTarget]]:
+    """Read all images of sources and targets, with the settings of `prepare`.
+
+    `labelled` are images of the only target whose labels were given.
+    """
+    given = [] if labelled is None else [labelled]
+    prepared = prepare((*sources, *targets, *given), **settings)
+    ends = len(sources), len(sources) + len(targets)
+    rest = [PreparedTarget(*_parts(domain)) for domain in prepared[slice(*ends)]]
+    if given:
+        rest = [add_labelled(rest[0], prepared[-1])]
     if any(len(domain.pixels) == 1 for domain in rest):
         raise DialError(
             wanted="a target of 2 or more images",
@@ -94,12 +143,61 @@ def prepare_domains(
     return require_every_class(prepared[: len(sources)]), rest
 
 
+def add_labelled(target: PreparedTarget, labelled: PreparedDomain) -> PreparedTarget:
+    """Returns a target with labelled images of its own, each of them once.
+
+    The images are told by their content: of those that the target has already, its copies leave,
+    and so no image with a known label is ever scored.
+
+    Raises:
+        DialError: an image with two labels, or a target of which every image has one.
+    """
+    if labelled.labels is None:
+        raise _no_image(labelled.name, "images without classes")
+    classes, indices = labelled.labels.classes, labelled.labels.indices
+    hashes = [row.tobytes() for row in labelled.pixels.digests]
+    first = {digest: row for row, digest in reversed([*enumerate(hashes)])}
+    for row, digest in enumerate(hashes):
+        if indices[row] != indices[first[digest]]:
+            names = labelled.images.names
+            raise DialError(
+                wanted=f"one label for each image of {labelled.name}",
+                got=f"{names[first[digest]]} as {classes[indices[first[digest]]]}, and the same "
+                f"image {names[row]} as {classes[indices[row]]}",
+                fix="keep the right one",
+            )
+    own = [row for row, each in enumerate(target.pixels.digests) if each.tobytes() not in first]
+    if not own:
+        raise DialError(
+            wanted=f"target images without a label in {target.name}",
+            got=f"{len(target.pixels)}, all of which {labelled.name} labels",
+            fix="leave some out of --labelled, or train on them as a source",
+        )
+    rest = take(target, np.array(own, dtype=np.int64))
+    given = take(labelled, np.array(sorted(first.values()), dtype=np.int64))
+    known = given.labels.indices  # type: ignore[union-attr]
+    labels = None
+    if rest.labels is not None:
+        labels = Labels(classes, np.concatenate([rest.labels.indices, known]))
+    return PreparedTarget(
+        target.name,
+        rest.images.join([given.images]),
+        JoinedPixels(rest.pixels, given.pixels),
+        labels,
+        np.concatenate([np.full(len(own), -1), known]),
+    )
+
+
 def prepare_pair(
     source: Domain, target: Domain, **settings: Any
-) -> tuple[PreparedSource, PreparedDomain]:
+) -> tuple[PreparedSource, PreparedTarget]:
     """Read all images of one source and one target, with the settings of `prepare`."""
     (first,), (second,) = prepare_domains([source], [target], **settings)
     return first, second
+
+
+def _parts(domain: PreparedDomain) -> tuple[Any, ...]:
+    return domain.name, domain.images, domain.pixels, domain.labels
 
 
 def require_every_class(domains: Sequence[PreparedDomain]) -> list[PreparedSource]:
@@ -110,8 +208,7 @@ def require_every_class(domains: Sequence[PreparedDomain]) -> list[PreparedSourc
         if domain.labels is None:
             raise _no_image(domain.name, "images without classes")
         counts.update(domain.labels.counts)
-        parts = domain.name, domain.images, domain.pixels, domain.labels
-        sources.append(PreparedSource(*parts))
+        sources.append(PreparedSource(*_parts(domain)))
     empty = [name for name, images in counts.items() if not images]
     if empty:
         name = ", ".join(domain.name for domain in domains)

@@ -12,6 +12,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from dial import files
 from dial.backbones import Backbone, create
+from dial.backbones.interface import find_classifier
 from dial.data.transforms import Preprocessing
 from dial.errors import DialError
 
@@ -31,6 +32,11 @@ class Model:
     backbone: str
     """The name that builds the network; `object:NAME` for one that was passed as an object."""
 
+    @property
+    def classifier(self) -> str:
+        """The name of the layer that computes the logits."""
+        return find_classifier(self.network)
+
     def describe(self) -> dict[str, Any]:
         """Returns what one has to know to use the network, for JSON."""
         return {
@@ -47,7 +53,14 @@ def save(path: Path, model: Model) -> None:
 
 
 def load(path: Path, *, backbone: Backbone | nn.Module | None = None) -> Model:
-    """Returns a predictor from its file.
+    """Returns a predictor from its file, as `load_backbone` does."""
+    return load_backbone(path, backbone=backbone)[0]
+
+
+def load_backbone(
+    path: Path, *, backbone: Backbone | nn.Module | None = None
+) -> tuple[Model, Backbone]:
+    """Returns a predictor from its file, and the record of its network, which they share.
 
     Args:
         path: of the file.
@@ -81,7 +94,7 @@ def load(path: Path, *, backbone: Backbone | nn.Module | None = None) -> Model:
             got=f"others ({' '.join(str(error).split())[:200]})",
             fix="pass the network that was adapted: dial.runs.load(folder, backbone=network)",
         ) from error
-    return Model(network.eval(), classes, preprocessing, name)
+    return Model(network.eval(), classes, preprocessing, name), entry
 
 
 def state(network: nn.Module) -> dict[str, Tensor]:

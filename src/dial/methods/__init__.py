@@ -17,6 +17,7 @@ from dial.methods.interface import Images as Images
 from dial.methods.interface import Method as Method
 from dial.methods.interface import Output as Output
 from dial.methods.interface import PlainMethod as PlainMethod
+from dial.methods.interface import Prototypes as Prototypes
 from dial.methods.interface import Terms as Terms
 from dial.methods.interface import Trainee as Trainee
 from dial.methods.interface import both as both

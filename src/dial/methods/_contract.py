@@ -6,7 +6,7 @@ from torch import nn
 from dial.backbones import Backbone
 from dial.data.batches import Batch
 from dial.errors import DialError
-from dial.methods.interface import Images, Method, Trainee
+from dial.methods.interface import ByDomain, Images, Method, Trainee
 
 _CLASSES, _SOURCE, _TARGET = 3, 12, 8
 
@@ -17,7 +17,7 @@ def check_method(method: str | Method) -> None:
     Trains a step on a small network with random images and finishes it. Losses must be finite
     scalars, every parameter must get a gradient, and the predictor must be a plain network in
     eval mode. The method gets no labels of the target; without `needs_target` it gets no target
-    images in training, without `adapts` none at the end.
+    images in training, without `adapts` none at the end, and without `needs_source` no source.
 
     Raises:
         DialError: names what is broken.
@@ -33,9 +33,13 @@ def check_method(method: str | Method) -> None:
         labels = torch.arange(_SOURCE) % _CLASSES
         layers = [nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]
         network = nn.Sequential(*layers, nn.Flatten(), nn.Linear(6, _CLASSES))
-        trainee = method.prepare(Backbone.of(network, image_size=8))
+        record = Backbone.of(network, image_size=8, sources=("source",) * method.needs_source)
+        trainee = method.prepare(record)
         _require(isinstance(trainee, Trainee), "prepare", "a dial.methods.Trainee", trainee)
-        images = Images(source.split(4), labels, target.split(4) if method.adapts else ())
+        if not method.needs_source:
+            source, labels = source[:0], labels[:0]
+        known = source.split(4) if method.needs_source else ByDomain({})
+        images = Images(known, labels, target.split(4) if method.adapts else ())
         first = method.begin(trainee, images)
         if method.trains:
             places = torch.arange(_TARGET)

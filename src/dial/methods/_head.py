@@ -11,6 +11,8 @@ one. Their mistakes differ, so labels travel over both graphs and the guesses ar
 
 Centroids give every class the same weight, which is wrong if the target has no images of some.
 So they are left out if the predicted class shares are far from the source's.
+
+Target images whose labels are known keep them all the way, and are always part of the regression.
 """
 
 import copy
@@ -35,6 +37,7 @@ _RIDGE = 0.1  # in units of the features' mean variance
 _DIFFUSION = 0.8  # share of an image's scores that come from its neighbors at each iteration
 _ITERATIONS = 30
 _GUESS = 0.5  # weight of the guess for a target image, where a source label has 1
+_KNOWN = 2.0  # weight of a target image's known label: it is of the right domain
 _CONFIDENCE = 0.8  # mean confidence of a guess
 _SHARPNESS = 3  # exponent of similarities
 _MISSING = 0.3  # total variation of class shares from which on classes are taken to be missing
@@ -64,6 +67,7 @@ def fit_head(
     *,
     num_classes: int,
     guess: Tensor | None = None,
+    given: Tensor | None = None,
 ) -> Head:
     """Returns a classifier on the last of some feature spaces.
 
@@ -73,19 +77,23 @@ def fit_head(
         labels: `(N,)`, of the source.
         num_classes: `K`.
         guess: logits `(M, K)` to start from; by default those of a regression on the source.
+        given: `(M,)`, known labels of target images, and -1 where there is none.
     """
     aligned = [_Space(source, target) for source, target in spaces]
     known = one_hot(labels, num_classes).float()
     if guess is None:
         guess = _mean([space.apply(space.regress(known)) for space in aligned])
     p = _confident(guess.float())
+    sure = _Given(given, num_classes, like=p)
     has_all = True
     for number in range(1, ROUNDS + 1):
-        scores = _mean([space.propagate(known, p) for space in aligned])
+        p = sure.set(p, _KNOWN / _GUESS)
+        scores = sure.set(_mean([space.propagate(known, p) for space in aligned]))
         predicted, confidence = scores.argmax(1), scores.amax(1)
         if number == 1:
             has_all = _total_variation(predicted, labels, num_classes) < _MISSING
         kept = _surest(predicted, confidence, number / ROUNDS, by_class=has_all)
+        kept = sure.add(kept)
         pseudo = one_hot(predicted[kept], num_classes).float()
         guesses = []
         for space in aligned:
@@ -104,6 +112,23 @@ def fit_head(
         confidence=confidence,
         absent=() if has_all else _absent(predicted, labels, num_classes),
     )
+
+
+class _Given:
+    """Known labels of some target images."""
+
+    def __init__(self, labels: Tensor | None, num_classes: int, *, like: Tensor) -> None:
+        rows = torch.zeros(0, dtype=torch.int64) if labels is None else labels
+        self.rows = (rows >= 0).nonzero().flatten().to(like.device)
+        self.scores = one_hot(rows[rows >= 0], num_classes).to(like)
+
+    def set(self, scores: Tensor, weight: float = 1.0) -> Tensor:
+        """Returns scores `(M, K)` with the known labels in their rows."""
+        return scores.index_copy(0, self.rows, weight * self.scores) if len(self.rows) else scores
+
+    def add(self, rows: Tensor) -> Tensor:
+        """Returns rows, and those with known labels, each once."""
+        return torch.cat([rows, self.rows]).unique() if len(self.rows) else rows
 
 
 class _Space:
@@ -231,7 +256,9 @@ class Fitted(NamedTuple):
     """The features of each source, `(N, D)`."""
     target: Output
     aligned: Tensor
-    """The source's features, with the means of several sources made equal."""
+    """The source's features, with the means of several sources made equal, or its prototypes."""
+    labels: Tensor
+    """Of `aligned`."""
 
 
 def fit_to_network(
@@ -247,25 +274,50 @@ def fit_to_network(
     predictor from before training, `first`, have a part too.
     """
     sources = extract_sources(trainee, images)
-    aligned = align_means([*sources.values()])
-    device = aligned.device
-    fitted = {}
+    aligned, fitted = align_means([*sources.values()]), {}
     for domain, batches in images.targets.items():
         target = extract(trainee, batches, domain)
-        spaces = [(aligned, target.features)]
-        before = (first or {}).get(domain)
-        if before is not None:
-            spaces = [(before.source.to(device), before.target.to(device)), *spaces]
-        head = fit_head(
-            spaces,
-            images.source_labels.to(device),
-            num_classes=trainee.backbone.num_classes,
-            guess=target.logits if trained else None,
+        head, moved = fit_to_target(
+            (aligned, images.source_labels),
+            target,
+            before=(first or {}).get(domain),
+            trained=trained,
+            given=images.given(domain),
         )
-        # Moved once: candidates of one network share these tensors, by which they are told apart.
-        outputs = Output(*(part.cpu() for part in target))
-        fitted[domain] = Fitted(domain, head, sources, outputs, aligned.cpu())
+        fitted[domain] = Fitted(domain, head, sources, moved, aligned.cpu(), images.source_labels)
     return fitted
+
+
+def fit_to_target(
+    known: tuple[Tensor, Tensor],
+    target: Output,
+    *,
+    before: Candidate | None,
+    trained: bool,
+    given: Tensor | None,
+) -> tuple[Head, Output]:
+    """Returns a head, and the target's outputs on the CPU.
+
+    Args:
+        known: features of the source `(N, D)`, or of its prototypes, and their labels.
+        target: outputs for the target's images.
+        before: the predictor from before training, whose features have a part too.
+        trained: whether the network's own logits are where the head starts.
+        given: known labels of target images, as for `fit_head`.
+    """
+    aligned, labels = known
+    device, spaces = target.features.device, [(aligned, target.features)]
+    if before is not None:
+        spaces = [(before.source.to(device), before.target.to(device)), *spaces]
+    head = fit_head(
+        spaces,
+        labels.to(device),
+        num_classes=target.logits.shape[1],
+        guess=target.logits if trained else None,
+        given=given,
+    )
+    # Moved once: candidates of one network share these tensors, by which they are told apart.
+    return head, Output(*(part.cpu() for part in target))
 
 
 def align_means(sources: Sequence[Tensor]) -> Tensor:
@@ -299,4 +351,5 @@ def make_candidate(
         target=features,
         source=fitted.aligned,
         absent=head.absent,
+        labels=fitted.labels.cpu(),
     )

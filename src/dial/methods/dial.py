@@ -44,7 +44,8 @@ class Dial(Method):
     """Domain alignment layers (Carlucci et al. 2017), <https://arxiv.org/abs/1702.06332>.
 
     `cross_entropy(source) + entropy * entropy(target) + sparsity * sparsity(network)`, on a
-    network whose normalization layers are DA-layers. The terms of the two domains share no
+    network whose normalization layers are DA-layers. Labelled target images, where there are any,
+    add their cross-entropy. The terms of the two domains share no
     activation, so one joint pass and one pass per domain give the same gradient.
     """
 
@@ -77,6 +78,7 @@ class Dial(Method):
         "criterion": tuple(_CRITERIA),
         "affine": ("shared", "per-domain"),
     }
+    takes_labelled = True
     mixing: ClassVar[str | None] = None
     """The mixing of the DA-layers' statistics, by name."""
     without = "the same network with the source's statistics in its DA-layers"
@@ -127,12 +129,16 @@ class Dial(Method):
         backbone, images = trainee.backbone, target_of(batch)
         sources, targets = shares(backbone.sources, batch.source), shares(backbone.targets, images)
         places = _split(batch.places, targets)
+        if batch.labelled is not None:  # they are of the only target
+            images = torch.cat([images, batch.labelled])
+            targets, batch = dict.fromkeys(targets, len(images)), batch._replace(target=images)
         if self.passes == "joint" or (self.passes == "auto" and batch.source.is_cuda):
             with use_domain(trainee, sources | targets):
                 source, target = both(trainee, batch)
             terms = {"cross_entropy": cross_entropy(source, batch.labels)}
             for logits, rows in zip(target.logits.split([*targets.values()]), places, strict=True):
-                terms = add_terms(terms, self._target(trainee, logits, rows, progress))
+                more = self._target(trainee, logits, rows, batch.known, progress)
+                terms = add_terms(terms, more)
             yield terms | self._sparsity(trainee, 1)
             return
         share = 1 / (len(sources) + len(targets))
@@ -144,19 +150,31 @@ class Dial(Method):
             yield {"cross_entropy": loss} | self._sparsity(trainee, share)
         # Without a loss the pass only updates statistics.
         has_loss = bool(self.entropy or self.sparsity or self._has_labels(trainee))
+        has_loss = has_loss or batch.known is not None
         of_targets = images.split([*targets.values()])
         for domain, of_target, rows in zip(targets, of_targets, places, strict=True):
             with use_domain(trainee, domain), torch.set_grad_enabled(has_loss):
                 target = trainee(of_target)
             if has_loss:
-                terms = self._target(trainee, target.logits, rows, progress)
+                terms = self._target(trainee, target.logits, rows, batch.known, progress)
                 yield terms | self._sparsity(trainee, share)
 
     def _target(
-        self, trainee: Any, logits: Tensor, places: Tensor | None, progress: float
+        self,
+        trainee: Any,
+        logits: Tensor,
+        places: Tensor | None,
+        known: Tensor | None,
+        progress: float,
     ) -> Terms:
-        """Returns the terms of one target, for the mean over targets."""
+        """Returns the terms of one target, for the mean over targets.
+
+        The last logits are those of images with `known` labels, if there are any.
+        """
         terms: Terms = {}
+        if known is not None:
+            logits, labelled = logits.split([len(logits) - len(known), len(known)])
+            terms["labelled"] = nn.functional.cross_entropy(labelled.float(), known)
         share = 1 / len(trainee.backbone.targets)
         if self.entropy:
             weight = warmup_factor(progress, self.warmup) * self.entropy * share

@@ -21,6 +21,7 @@ class Frozen(Method):
     """
 
     trains = False
+    takes_labelled = True
 
     def prepare(self, backbone: Backbone) -> Trainee:
         """Returns the unchanged network."""

@@ -68,13 +68,17 @@ class Images(NamedTuple):
 
     Where the domains have names, `source` and `target` are a `ByDomain`. The order of a target's
     images is independent of their labels. `starts` has the place of each target's first image, as
-    `Batch.places` counts them.
+    `Batch.places` counts them. `known` are labels of target images that were given for training,
+    in the order of the images, with -1 where there is none. Without a source, `prototypes` stand
+    for it, if the model to start from has any.
     """
 
     source: Iterable[Tensor]
     source_labels: Tensor
     target: Iterable[Tensor]
     starts: Mapping[str, int] | None = None
+    known: Mapping[str, Tensor] | None = None
+    prototypes: "Prototypes | None" = None
 
     @property
     def sources(self) -> dict[str, Iterable[Tensor]]:
@@ -91,13 +95,29 @@ class Images(NamedTuple):
         """The name of the only target, or the last one."""
         return [*self.targets][-1]
 
+    def given(self, target: str) -> Tensor | None:
+        """Returns the known labels of a target's images, if there are any."""
+        return (self.known or {}).get(target)
+
+
+class Prototypes(NamedTuple):
+    """What is kept of a source: the mean features of its classes.
+
+    `centroids` `(K, D)` are the means of each class by the network to start from, less the mean of
+    the domain; `counts` `(K,)` the numbers of images, 0 for a class without a centroid.
+    """
+
+    centroids: Tensor
+    counts: Tensor
+
 
 class Candidate(NamedTuple):
     """A finished predictor to choose from, and what it makes of the images of `Images`.
 
     The network is plain and in eval mode. Logits `(M, K)` are the target's; features are the
     target's `(M, D)` and the source's `(N, D)`. `absent` are classes that the target seems to
-    have no images of.
+    have no images of. `labels` `(N,)` are those of the source's features where these are not of
+    the images of `Images` but prototypes of the classes.
     """
 
     name: str
@@ -106,14 +126,19 @@ class Candidate(NamedTuple):
     target: Tensor
     source: Tensor
     absent: tuple[int, ...] = ()
+    labels: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
     """An adaptation method. Its dataclass fields are its settings, their doc strings the help."""
 
+    needs_source: ClassVar[bool] = True
+    """Whether training uses labelled source images; if not, it goes on from a finished model."""
     needs_target: ClassVar[bool] = True
     """Whether training uses the target's images."""
+    takes_labelled: ClassVar[bool] = False
+    """Whether labelled target images, if there are any, take part in training."""
     adapts: ClassVar[bool] = True
     """Whether the predictor depends on the target's images."""
     trains: ClassVar[bool] = True

@@ -110,7 +110,7 @@ def doubts(
         )
     difference = predicted_shares(after, len(source_counts)) - shares(source_counts)
     other = float(np.abs(difference).sum() / 2)
-    if other > _OTHER_MIX and not collapsed:
+    if other > _OTHER_MIX and not collapsed and source_counts.any():
         sentences.append(
             f"The class balance of the predictions differs from the source's: {other:.0%} of the "
             "predictions would have to change for the two to agree. If the target's classes are "

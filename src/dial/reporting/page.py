@@ -110,7 +110,9 @@ def _embeddings(record: Record) -> list[Context]:
     names = {"after": "this network"}
     if "before" in record.predicted:
         names = {"before": "without adaptation", "after": "with adaptation"}
-    pictures = []
+    pictures: list[Context] = []
+    if not record.points:  # without a source there is nothing to see beside the target
+        return pictures
     for layer, about in {"features": "Hidden features", "outputs": "Outputs"}.items():
         for predictor, name in names.items():
             key, title = f"{predictor}.{layer}", f"{about}, {name}"

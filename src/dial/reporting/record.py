@@ -49,7 +49,7 @@ class Record:
     without: str
     """A description of the predictor without adaptation; empty if there is none."""
     source_counts: Ints
-    """Source images of each class, `(K,)`."""
+    """Source images of each class, `(K,)`; all 0 if the run had no source."""
     labels: Ints | None
     """Of the target, `(N,)`, for scoring only."""
     predicted: dict[str, Ints]
@@ -131,10 +131,11 @@ def load(folder: Path) -> Record:
     if version != VERSION:
         wanted = f"{wanted} in {path}, of version {VERSION}"
         raise DialError(wanted=wanted, got=f"version {version}", fix=fix)
+    values |= {field: {} for field in _DICTS}  # one may be empty
     for name, array in arrays.items():
         field, _, key = name.partition(".")
         if field in _DICTS:
-            values.setdefault(field, {})[key] = array
+            values[field][key] = array
         else:
             values[field] = array
     return Record(**values)
@@ -168,24 +169,33 @@ def record(
     *,
     sources: Sequence[PreparedSource],
     target: PreparedDomain,
+    classes: Sequence[str] = (),
 ) -> Record:
     """Returns the record of a finished run.
 
     Args:
         method: the run's.
         outputs: the run's `Outputs`, with images in the order of their content.
-        sources: the labelled domains, in one numbering of the classes.
+        sources: the labelled domains, in one numbering of the classes; none for a run that went on
+            from a finished model.
+        classes: all of them; by default the sources'.
         target: its labels, if any, are recorded for scoring.
 
     Raises:
         DialError: scikit-learn is not installed.
     """
-    counts = sum(np.array([*source.labels.counts.values()]) for source in sources)
+    classes = classes or sources[0].labels.classes
+    counts = np.zeros(len(classes), dtype=np.int64)
+    for source in sources:
+        counts += np.array([*source.labels.counts.values()])
     training, predictors = outputs.training, {"after": outputs.target}
     if outputs.unadapted is not None:
         predictors["before"] = outputs.unadapted
+    points: dict[str, Floats] = {}
+    separations: dict[str, float] = {}
     try:
-        points, separations = _embed(training, predictors)
+        if training is not None:
+            points, separations = _embed(training, predictors)
     except ImportError as error:
         raise missing_extra(error, "report") from error
     predicted, confidence, shift = {}, {}, {}
@@ -193,22 +203,27 @@ def record(
         logits = np.asarray(observation.logits)[np.argsort(target.pixels.order)]  # row by row
         likeliest = torch.from_numpy(logits).softmax(1).max(1)
         predicted[key], confidence[key] = likeliest.indices.numpy(), likeliest.values.numpy()
-        moments = [(training.moments[name], observation.moments[name]) for name in training.moments]
-        shift[key] = _pairs([distance(*pair) for pair in moments])
+        if training is not None:
+            names = training.moments
+            moments = [(training.moments[name], observation.moments[name]) for name in names]
+            shift[key] = _pairs([distance(*pair) for pair in moments])
     return Record(
-        classes=sources[0].labels.classes,
+        classes=tuple(classes),
         fingerprint=target.images.fingerprint,
         adapts=method.adapts,
         without=method.without,
-        source_counts=np.asarray(counts, dtype=np.int64),
+        source_counts=counts,
         labels=None if target.labels is None else target.labels.indices,
         predicted=predicted,
         confidence=confidence,
         points=points,
         separation=separations,
-        layers=tuple(training.moments),
+        layers=tuple(training.moments) if training else (),
         shift=shift,
-        sampled=(min(SAMPLE, len(training.logits)), min(SAMPLE, len(target.pixels))),
+        sampled=(
+            min(SAMPLE, len(training.logits)) if training else 0,
+            min(SAMPLE, len(target.pixels)),
+        ),
         **_gallery(target, predicted, confidence),
     )
 

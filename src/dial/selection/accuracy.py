@@ -45,6 +45,8 @@ def judge(outputs: Outputs, *, holdout: float) -> dict[str, Any]:
                 f"it rests on the {wrong} of {len(correct)} held-out images that are predicted "
                 "wrong, too few to tell what confidence an error has"
             )
+    elif outputs.training is None:
+        entries["no_estimate"] = "there are no source images to learn from what confidence means"
     elif holdout:
         small = f"the source is too small to hold {MIN_HELD_OUT} images out of training"
         entries["no_estimate"] = small
@@ -81,7 +83,7 @@ def _compare(outputs: Outputs) -> list[str]:
 
     With a held-out source the validator is one that does not contain the minimized loss.
     """
-    if outputs.unadapted is None:
+    if outputs.unadapted is None or outputs.training is None:
         return []
     name = "deep_embedded_validation" if outputs.held_out is not None else validators.DEFAULT
     after = validators.score(name, outputs)

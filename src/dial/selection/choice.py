@@ -27,10 +27,11 @@ def choose(candidates: Sequence[Candidate], labels: Tensor) -> tuple[Candidate, 
 
     Args:
         candidates: with outputs for the same images; of equal scores the first one wins.
-        labels: `(N,)`, of the source images.
+        labels: `(N,)`, of the source images, or of a prototype for each class.
     """
+    count = NEIGHBORS if len(labels) > len(labels.unique()) else 1  # of a class there is only one
     spaces = {id(each.target): (each.source, each.target) for each in candidates}
-    neighbors = [_find(source, target) for source, target in spaces.values()]
+    neighbors = [_find(source, target, count) for source, target in spaces.values()]
     scores = [score(each.logits.argmax(1), labels.cpu(), neighbors) for each in candidates]
     return candidates[scores.index(max(scores))], scores
 
@@ -52,8 +53,8 @@ def score(predicted: Tensor, labels: Tensor, neighbors: Sequence[tuple[Tensor, T
     return float(torch.stack(shares).mean())
 
 
-def _find(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _find(source: Tensor, target: Tensor, count: int) -> tuple[Tensor, Tensor]:
     source, target = (normalize(x.cpu() - x.cpu().mean(0)) for x in (source, target))
-    of_source = nearest(target, source, NEIGHBORS)
+    of_source = nearest(target, source, count)
     of_target = nearest(target, target, NEIGHBORS, itself=True)
     return of_source[1], of_target[1]

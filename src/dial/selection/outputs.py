@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from dial import files
 from dial.backbones import classifier_layer, hidden_features
 from dial.data.evaluation import EvaluationBatches
-from dial.data.prepare import PreparedDomain, PreparedSource
+from dial.data.prepare import PreparedDomain, PreparedSource, PreparedTarget
 from dial.data.transforms import Preprocessing
 from dial.errors import DialError
 from dial.layers import to_network, use_domain_if_any
@@ -84,8 +84,8 @@ class Outputs:
 
     target: Observation
     """Logits of all images, features of up to 2,000."""
-    training: LabelledObservation
-    """Up to 1,000 source images of the training set."""
+    training: LabelledObservation | None
+    """Up to 1,000 source images of the training set; None for a run without a source."""
     held_out: LabelledObservation | None
     """The source images held out of training; None if there are none."""
     unadapted: Observation | None = None
@@ -140,7 +140,7 @@ def load(folder: Path) -> Outputs:
         parts.setdefault(part, {})[array] = tensor.numpy()
     return Outputs(
         target=Observation(**parts["target"]),
-        training=LabelledObservation(**parts["training"]),
+        training=LabelledObservation(**parts["training"]) if "training" in parts else None,
         held_out=LabelledObservation(**parts["held_out"]) if "held_out" in parts else None,
     )
 
@@ -213,7 +213,7 @@ class Observer:
     """Parts of the sources that are held out of training, if they are large enough."""
     domain: str
     """The target's name in the DA-layers."""
-    target: PreparedDomain
+    target: PreparedTarget
     preprocessing: Preprocessing
     classifier: str
     """The name of the layer whose input is the features."""
@@ -226,20 +226,24 @@ class Observer:
         method with DA-layers sends them. Of several sources each goes through its own.
         """
         network, by_source = unadapted
-        of_source = network or predictor
-        training = self._observe_source(of_source, self.sources, most=SOURCE, measured=SAMPLE)
+        of_source, scored = network or predictor, self.target.scored
+        training = self.observe_sources(of_source) if self.sources else None
         held_out = self._observe_source(of_source, self.held_out) if self.held_out else None
         if by_source:
             most = SOURCE // len(self.sources)
             each = self._observe_each(by_source, self.sources, most=most)
-            training = replace(each, moments=training.moments)
+            training = replace(each, moments=training.moments if training else {})
             held_out = self._observe_each(by_source, self.held_out) if self.held_out else None
         return Outputs(
-            target=self._observe(predictor, [self.target], kept=TARGET),
+            target=self._observe(predictor, [scored], kept=TARGET),
             training=training,
             held_out=held_out,
-            unadapted=self._observe(network, [self.target], kept=TARGET) if network else None,
+            unadapted=self._observe(network, [scored], kept=TARGET) if network else None,
         )
+
+    def observe_sources(self, network: nn.Module) -> LabelledObservation:
+        """Returns the outputs of a network for some training images of the sources."""
+        return self._observe_source(network, self.sources, most=SOURCE, measured=SAMPLE)
 
     def midway(self, network: nn.Module) -> Outputs:
         """Returns the outputs of a network in training, with its running statistics."""
@@ -247,7 +251,7 @@ class Observer:
         training = self._observe_each(networks, self.sources, most=SOURCE // len(self.sources))
         held_out = self._observe_each(networks, self.held_out) if self.held_out else None
         with use_domain_if_any(network, self.domain):
-            target = self._observe(network, [self.target], most=TARGET, measured=0)
+            target = self._observe(network, [self.target.scored], most=TARGET, measured=0)
         return Outputs(target=target, training=training, held_out=held_out)
 
     def _observe_each(

@@ -182,9 +182,7 @@ def _step(
 
 
 def _to(batch: Batch, device: torch.device) -> Batch:
-    source, labels, *rest = batch
-    target, places = (None if part is None else part.to(device) for part in rest)
-    return Batch(source.to(device), labels.to(device), target, places)
+    return Batch(*(None if part is None else part.to(device) for part in batch))  # type: ignore[arg-type]
 
 
 @contextmanager

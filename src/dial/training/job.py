@@ -1,12 +1,20 @@
 """The domains of a call, opened from what a user named; all runs of the call share them."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dial.data.datasets import open_domains
-from dial.data.domain import Domain, Domains, LabelledDomain, merge, short_names
+from dial.data.datasets import open_domain, open_domains
+from dial.data.domain import (
+    Domain,
+    Domains,
+    LabelledDomain,
+    as_labelled,
+    merge,
+    short_names,
+)
 from dial.errors import DialError
 from dial.training.launch import Execution
 
@@ -19,7 +27,11 @@ class Job:
     """What all runs of one call share: the domains, what they were opened from, the execution."""
 
     sources: tuple[LabelledDomain, ...]
+    """None if a run goes on from a finished model."""
     targets: tuple[Domain, ...]
+    labelled: LabelledDomain | None
+    """Images of the only target whose labels take part in training."""
+    classes: tuple[str, ...]
     inputs: dict[str, Any]
     execution: Execution
 
@@ -30,33 +42,59 @@ class Job:
 
     def merged(self) -> "Job":
         """Returns the same job with all sources as one."""
-        return replace(self, sources=(merge(self.sources),))
+        return replace(self, sources=(merge(self.sources),)) if self.sources else self
 
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Returns the names of sources and targets in the DA-layers and of the targets' folders."""
-        if len(self.sources) == len(self.targets) == 1:
-            return ("source",), ("target",)
+        if len(self.sources) <= len(self.targets) == 1:
+            return ("source",) * len(self.sources), ("target",)
         names = tuple(short_names([*self.sources, *self.targets]))
         return names[: len(self.sources)], names[len(self.sources) :]
 
 
-def open_job(inputs: dict[str, Any], execution: Execution) -> Job:
-    """Open all domains; no image is read yet."""
-    source, target = (listed(inputs[name]) for name in ("source", "target"))
-    if not source or not target:
+def open_job(
+    inputs: dict[str, Any], execution: Execution, *, classes: Sequence[str] | None = None
+) -> Job:
+    """Open all domains; no image is read yet.
+
+    `classes` are those of the finished model to go on from, which takes the place of a source.
+    """
+    source, target = (listed(inputs[name]) or [] for name in ("source", "target"))
+    if (not source and classes is None) or not target:
         raise DialError(
-            wanted="a source and a target",
+            wanted="a source and a target" if classes is None else "a target",
             got=f"{', '.join(map(str, source))} alone" if source else "none",
-            fix="name both, or repeat a run with --config RUN/config.json",
+            fix="name both, repeat a run with --config RUN/config.json, or go on from a finished "
+            "model with --from RUN TARGET",
         )
-    unlabelled = bool(inputs["unlabelled"])
-    sources, targets = open_domains(source, target, data=inputs["data"], unlabelled=unlabelled)
-    places: dict[str, Any] = {"data": _absolute(inputs["data"]), "unlabelled": unlabelled}
+    if source and classes is not None:
+        raise DialError(
+            wanted="a target alone, to go on from a finished model",
+            got=f"the source {', '.join(map(str, source))} too",
+            fix="leave the source out, or --from",
+        )
+    data, unlabelled = inputs["data"], bool(inputs["unlabelled"])
+    sources, targets = open_domains(
+        source, target, data=data, unlabelled=unlabelled, classes=classes or ()
+    )
+    names = sources[0].labels.classes if sources else tuple(classes or ())
+    places: dict[str, Any] = {"data": _absolute(data), "unlabelled": unlabelled}
     for name, domains in (("source", source), ("target", target)):
         paths = [_absolute(place) for place in domains]
         named = paths[0] if len(paths) == 1 else paths
-        places[name] = None if None in paths else named  # objects cannot be opened again
-    return Job(sources, targets, places, execution)
+        places[name] = None if None in paths or not paths else named  # objects are not opened again
+    labelled = inputs.get("labelled")
+    if labelled is None:
+        return Job(sources, targets, None, names, places, execution)
+    if len(targets) > 1:
+        raise DialError(
+            wanted="one target, which the labelled images are of",
+            got=f"{len(targets)} targets",
+            fix="adapt to each target in a run of its own, with its own --labelled",
+        )
+    given = as_labelled(open_domain(labelled, data=data), names)
+    places["labelled"] = _absolute(labelled)
+    return Job(sources, targets, given, names, places, execution)
 
 
 def listed(places: Any) -> list[Any] | None:

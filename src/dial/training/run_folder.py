@@ -21,14 +21,22 @@ AUTOMATIC = ("image_size", "append_after", "align_logits", "frozen", "method.ref
 _REPEATED = ("device", "devices", "precision", "skip_bad")
 
 
-def describe(settings: Settings, domains: Domains, **more: Any) -> dict[str, Any]:
-    """Returns what config.json holds: every setting, the domains, versions, and `more`."""
+def describe(
+    settings: Settings, domains: Domains, *, origin: Mapping[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """Returns what config.json holds: every setting, the domains, versions, and `more`.
+
+    `origin` is the finished model that stands in the place of sources: its name, its classes, and
+    a hash of it.
+    """
     sources, targets = domains
+    model: Mapping[str, Any] = origin or {}
     return {
         "dial": dial.__version__,
-        "source": _names(sources),
+        "source": _names(sources) if sources else model["name"],
         "target": _names(targets),
-        "classes": list(sources[0].labels.classes),
+        "classes": list(sources[0].labels.classes if sources else model["classes"]),
+        **({"from": model["digest"]} if model else {}),
         "settings": settings.stored(),
         **more,
         "python": sys.version.split()[0],
@@ -73,7 +81,8 @@ def check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> Non
     """Refuse to resume a run of other settings, domains or classes, or another search."""
     changes = differences(before, now)
     old, new = (
-        {"source": c.get("source"), "target": c.get("target")} | c.get("search", {})
+        {name: c.get(name) for name in ("source", "target", "from", "labelled")}
+        | c.get("search", {})
         for c in (before, now)
     )
     pairs = {name: (old.get(name), new.get(name)) for name in old | new}
@@ -151,6 +160,8 @@ def replay(path: str | os.PathLike[str]) -> tuple[Settings, dict[str, Any], dict
     config = read_config(Path(path))
     try:
         inputs = {"source": config["source"], "target": config["target"]}
+        if "from" in config:
+            inputs |= {"source": None, "classes": config["classes"]}
         inputs |= {k: v for k, v in config.get("input", {}).items() if v is not None}
         execution = {k: v for k, v in config.get("execution", {}).items() if k in _REPEATED}
         return Settings(**(BEFORE | config["settings"])), inputs, execution

@@ -11,7 +11,6 @@ from dial.data.domain import (
     ImageFiles,
     LabelledDomain,
     as_source,
-    scoring_labels,
     share_classes,
 )
 from dial.data.folders import is_image_name, read_folder, read_list
@@ -68,20 +67,24 @@ def open_domains(
     *,
     data: Location | None = None,
     unlabelled: bool = False,
+    classes: Sequence[str] = (),
 ) -> tuple[tuple[LabelledDomain, ...], tuple[Domain, ...]]:
     """Returns sources and targets, all in one numbering of the classes.
 
-    The classes are the union of the sources'. Labels of targets are for scoring.
+    The classes are the union of the sources', or `classes` without a source. Labels of targets are
+    for scoring.
 
     Raises:
         DialError: a source without two classes, a target with classes that no source has (unless
             `unlabelled`), or the same images twice.
     """
     opened = share_classes([as_source(open_domain(source, data=data)) for source in sources])
-    scored = []
+    scored, classes = [], opened[0].labels.classes if opened else classes
     for target in targets:
         domain = open_domain(target, data=data, unlabelled=unlabelled)
-        scored.append(replace(domain, labels=scoring_labels(opened[0], domain)))
+        scored.append(
+            replace(domain, labels=domain.labels.onto(classes) if domain.labels else None)
+        )
     _require_different(opened, "sources that differ", "name each source once")
     wanted = f"a target other than the source{'' if len(opened) == 1 else 's'}"
     fix = "name the folder of the images that the classifier should work on"

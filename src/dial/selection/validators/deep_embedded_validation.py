@@ -41,7 +41,8 @@ class DeepEmbeddedValidation(Validator):
 
 def density_ratios(outputs: Outputs) -> Doubles:
     """Returns `(N,)`, the estimated ratio of target to source density at held-out images."""
-    source, target = outputs.training.features, outputs.target.features
+    training: Any = outputs.training  # it is there, since images were held out of it
+    source, target = training.features, outputs.target.features
     domain = np.repeat([0, 1], [len(source), len(target)])
     classifier = fit_classifier(np.concatenate([source, target]), domain, strength=_STRENGTH)
     features = outputs.require_held_out().features.astype(np.float64)

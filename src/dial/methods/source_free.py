@@ -1,0 +1,177 @@
+"""Source-free: a finished network goes on to a new target, without any source images."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from dial import losses
+from dial.backbones import Backbone
+from dial.data.batches import Batch
+from dial.layers import calibrate, fold, use_domain_if_any
+from dial.methods._head import Fitted, fit_to_target, make_candidate
+from dial.methods._probe import extract
+from dial.methods._pseudo_labels import PseudoLabels
+from dial.methods.interface import (
+    Candidate,
+    Images,
+    Method,
+    Output,
+    Prototypes,
+    Terms,
+    Trainee,
+    add_terms,
+    linear_classifier,
+    shares,
+    target_of,
+)
+from dial.references import Reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFree(Method):
+    """A network that was trained elsewhere, adapted by the target's images alone.
+
+    Its BatchNorms become DA-layers, anchored to the network's own statistics. As in SHOT (Liang et
+    al. 2020, <https://arxiv.org/abs/2002.08546>) the classifier is kept and the rest minimizes
+    `information * information(target) + pseudo_labels * cross_entropy(target)`, here on the labels
+    of the self-trained head, with class prototypes in place of a source. Of the network as it came,
+    the trained one, and that with the head, the best one without labels is chosen.
+    """
+
+    needs_source = False
+    takes_labelled = True
+    without = "the model that the run started from"
+
+    reference: str | Reference = "anchored:0.1"
+    """Reference distribution; anchored takes the network's own statistics as its prior."""
+    information: float = 1.0
+    """Weight of the target's entropy minus that of the mean prediction."""
+    pseudo_labels: float = 0.3
+    """Weight of the cross-entropy on the target's pseudo-labels, those of the head."""
+    refits: int = 5
+    """How often pseudo-labels are made, evenly over the training, from its beginning."""
+
+    def prepare(self, backbone: Backbone) -> Trainee:
+        """Returns the network with DA-layers for its BatchNorms, if it has any."""
+        linear_classifier(backbone.network, backbone.classifier)  # fail before training
+        if backbone.normalizes():
+            backbone.convert(self.reference)
+        frozen = (*backbone.frozen, backbone.classifier)
+        return Trainee(replace(backbone, frozen=frozen), extra=PseudoLabels())
+
+    @property
+    def refreshes(self) -> tuple[float, ...]:  # type: ignore[override]
+        """The parts of the training at which pseudo-labels are renewed."""
+        return tuple(number / self.refits for number in range(self.refits))
+
+    def reference_for(self, backbone: Backbone) -> str | Reference | None:
+        """Returns the reference; None for a network without BatchNorms."""
+        return self.reference if backbone.normalizes() else None
+
+    def begin(self, trainee: Trainee, images: Images) -> dict[str, Candidate]:
+        """Returns the network as it came, for each target."""
+        first = {}
+        for domain, batches in images.targets.items():
+            output = extract(trainee, batches, domain)
+            centroids, counts = images.prototypes or find_prototypes(output)
+            present = counts.nonzero().flatten()
+            known = centroids[present].to(output.features)
+            fitted = self._fit(domain, output, (known, present), None, images)
+            first[domain] = make_candidate("start", trainee, fitted, own_classifier=True)
+        return first
+
+    def refresh(self, trainee: Trainee, images: Images, first: Mapping[str, Candidate]) -> None:
+        """Fit the head to the features as they are now, and renew the pseudo-labels."""
+        fitted = {domain: self._refit(trainee, images, domain, first[domain]) for domain in first}
+        labels = {n: (each.head.labels, each.head.confidence) for n, each in fitted.items()}
+        trainee.extra.renew(labels, images.starts)  # type: ignore[operator, union-attr]
+
+    def terms(self, trainee: Any, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
+        """Yields the terms of all targets, and of labelled images of the only one."""
+        images, sizes = target_of(batch), shares(trainee.backbone.targets, target_of(batch))
+        places = (
+            [None] * len(sizes) if batch.places is None else batch.places.split([*sizes.values()])
+        )
+        parts = images.split([*sizes.values()])
+        terms: Terms = {}
+        for domain, of_target, rows in zip(sizes, parts, places, strict=True):
+            joint = of_target if batch.labelled is None else torch.cat([of_target, batch.labelled])
+            with use_domain_if_any(trainee, domain):
+                logits = trainee(joint).logits
+            own, labelled = logits[: len(of_target)], logits[len(of_target) :]
+            terms = add_terms(terms, self._target(trainee, own, rows, 1 / len(sizes)))
+            if batch.known is not None:
+                loss = nn.functional.cross_entropy(labelled.float(), batch.known)
+                terms = add_terms(terms, {"labelled": loss})
+        yield terms
+
+    def _target(self, trainee: Any, logits: Tensor, places: Tensor | None, share: float) -> Terms:
+        terms = {"information": self.information * share * losses.information(logits)}
+        if self.pseudo_labels and len(trainee.extra.labels):
+            loss = trainee.extra.cross_entropy(logits, places)
+            terms["pseudo_labels"] = self.pseudo_labels * share * loss
+        return terms
+
+    def finish(self, trainee: Trainee, images: Images) -> None:
+        """Compute the statistics of the target, over all its images."""
+        if trainee.backbone.normalizes():
+            calibrate(trainee.network, images.target, domain=images.domain)
+
+    def candidates(
+        self, trainee: Trainee, images: Images, first: Candidate | None
+    ) -> list[Candidate]:
+        """Returns the trained network with its own classifier, and with a head."""
+        if first is None:
+            return []
+        fitted = self._refit(trainee, images, images.domain, first)
+        return [
+            make_candidate("classifier", trainee, fitted, own_classifier=True),
+            make_candidate("head", trainee, fitted),
+        ]
+
+    def predictor(self, trainee: Trainee, images: Images) -> nn.Module:
+        """Returns the trained network with the target's statistics."""
+        is_aligned = trainee.backbone.normalizes()
+        network = trainee.network.eval()
+        return fold(network, images.domain, fuse=False) if is_aligned else network
+
+    def _refit(self, trainee: Trainee, images: Images, domain: str, first: Candidate) -> Fitted:
+        output = extract(trainee, images.targets[domain], domain)
+        labels = first.labels
+        if labels is None:
+            raise ValueError("a candidate of `begin` has the labels of its prototypes")
+        known = first.source.to(output.features), labels
+        return self._fit(domain, output, known, first, images)
+
+    def _fit(
+        self,
+        domain: str,
+        output: Output,
+        known: tuple[Tensor, Tensor],
+        before: Candidate | None,
+        images: Images,
+    ) -> Fitted:
+        given = images.given(domain)
+        head, moved = fit_to_target(known, output, before=before, trained=True, given=given)
+        return Fitted(domain, head, {}, moved, known[0].cpu(), known[1].cpu())
+
+
+@torch.no_grad()
+def find_prototypes(output: Output) -> Prototypes:
+    """Returns class prototypes by a network's own predictions on the target.
+
+    A centroid is the mean of the features weighted by the squared probability of the class, less
+    the mean of all. A class that is predicted for no image has none.
+    """
+    probabilities = output.logits.softmax(1)
+    counts = probabilities.argmax(1).bincount(minlength=probabilities.shape[1])
+    weights = normalize(probabilities.square(), p=1, dim=0)
+    centered = output.features - output.features.mean(0)
+    return Prototypes(weights.t() @ centered, counts)
+
+
+create = SourceFree

@@ -1,0 +1,121 @@
+"""The method `source_free`: the loss, the classifier that is kept, and prototypes."""
+
+import math
+
+import torch
+from torch import nn
+
+from dial import methods
+from dial.data.batches import Batch
+from dial.layers import DomainAlignment
+from dial.methods import ByDomain, Images, Output, Prototypes
+from dial.methods.source_free import find_prototypes
+from dial.training.engine import build_optimizer
+from dial.training.settings import Settings
+
+from .small import backbone
+
+EMPTY = torch.zeros(0, dtype=torch.int64)
+
+
+def images_of(target: torch.Tensor, **more: object) -> Images:
+    return Images(ByDomain({}), EMPTY, target.split(8), **more)  # type: ignore[arg-type]
+
+
+def test_the_loss_is_information_and_cross_entropy_on_pseudo_labels() -> None:
+    target = torch.randn(24, 3, 8, 8)
+    method = methods.create("source_free", {"information": 0.7, "pseudo_labels": 0.4})
+    trainee = method.prepare(backbone())
+    first = method.begin(trainee, images_of(target))
+    method.refresh(trainee.eval(), images_of(target), first)
+    trainee.train()
+    places = torch.tensor([3, 0, 7, 12, 20, 5, 9, 11])
+    batch = Batch(target[:0], EMPTY, target[places], places)
+    (terms,) = method.terms(trainee, batch, 0.5)
+    with torch.no_grad():
+        logits = trainee(target[places]).logits.double()
+    p = logits.softmax(1)
+    entropy = -(p * p.log()).sum(1).mean()
+    mean = p.mean(0)
+    information = entropy + (mean * mean.log()).sum()
+    torch.testing.assert_close(
+        terms["information"].double(), 0.7 * information, atol=1e-5, rtol=1e-4
+    )
+    extra = trainee.extra
+    labels, weights = extra.labels[places], extra.weights[places]  # type: ignore[union-attr, index]
+    each = -p.log()[torch.arange(8), labels] * weights
+    torch.testing.assert_close(
+        terms["pseudo_labels"].double(), 0.4 * each.mean(), atol=1e-5, rtol=1e-4
+    )
+
+
+def test_labelled_images_add_their_cross_entropy() -> None:
+    target, labelled = torch.randn(8, 3, 8, 8), torch.randn(4, 3, 8, 8)
+    known = torch.tensor([1, 0, 3, 2])
+    method = methods.create("source_free")
+    trainee = method.prepare(backbone())
+    batch = Batch(target[:0], EMPTY, target, torch.arange(8), labelled, known)
+    trainee.eval()  # fixed statistics: logits of an image do not depend on the others
+    (terms,) = method.terms(trainee, batch, 0.0)
+    with torch.no_grad():
+        logs = trainee(labelled).logits.double().log_softmax(1)
+    wanted = -logs[torch.arange(4), known].mean()
+    torch.testing.assert_close(terms["labelled"].double(), wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_the_classifier_is_kept_and_the_prior_is_the_networks_own() -> None:
+    record = backbone()
+    norm = record.network[1]  # type: ignore[index]
+    mean = norm.running_mean.clone()
+    method = methods.create("source_free")
+    trainee = method.prepare(record)
+    optimizer = build_optimizer(trainee, Settings())
+    trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    layers = dict(trainee.network.named_modules())
+    classifier = layers[record.classifier]
+    assert not any(id(p) in trained for p in classifier.parameters())
+    assert len(trained) > 1
+    aligned = [m for m in layers.values() if isinstance(m, DomainAlignment)]
+    torch.testing.assert_close(aligned[0].prior_location, mean)
+
+
+def test_prototypes_are_centroids_by_the_networks_predictions() -> None:
+    features = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
+    logits = torch.tensor([[50.0, 0.0, -50.0], [50.0, 0.0, -50.0], [0.0, 50.0, -50.0]])
+    centroids, counts = find_prototypes(Output(logits, features))
+    assert counts.tolist() == [2, 1, 0]
+    mean = features.mean(0)
+    torch.testing.assert_close(centroids[0], torch.tensor([2.0, 0.0]) - mean)
+    torch.testing.assert_close(centroids[1], torch.tensor([0.0, 2.0]) - mean)
+
+
+def test_given_prototypes_take_the_place_of_the_source() -> None:
+    target = torch.randn(12, 3, 8, 8)
+    method = methods.create("source_free")
+    trainee = method.prepare(backbone())
+    count, size = trainee.backbone.num_classes, trainee.backbone.num_features
+    given = Prototypes(torch.randn(count, size), torch.tensor([3] * (count - 1) + [0]))
+    first = method.begin(trainee, images_of(target, prototypes=given))["target"]
+    assert first.labels is not None
+    assert first.labels.tolist() == [*range(count - 1)]  # the last one has no images
+    torch.testing.assert_close(first.source, given.centroids[:-1])
+    with torch.no_grad():
+        torch.testing.assert_close(first.network(target), first.logits, atol=1e-4, rtol=1e-4)
+
+
+def test_a_network_without_batch_norm_is_trained_as_it_is() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 3))
+    from dial.backbones import Backbone
+
+    method = methods.create("source_free")
+    record = Backbone.of(network, image_size=2, sources=(), append_after=(), insert_before=())
+    target = torch.randn(16, 3, 2, 2)
+    trainee = method.prepare(record)
+    first = method.begin(trainee, images_of(target))
+    (terms,) = method.terms(trainee.train(), Batch(target[:0], EMPTY, target, torch.arange(16)), 0)
+    assert math.isfinite(float(terms["information"].detach()))
+    method.finish(trainee, images_of(target))
+    names = [each.name for each in method.candidates(trainee, images_of(target), first["target"])]
+    assert names == ["classifier", "head"]
+    assert method.reference_for(record) is None
