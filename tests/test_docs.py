@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from dial.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -13,11 +16,35 @@ READERS_OWN = ('data="data"', '"photos"')  # these examples need folders of the 
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
-def test_examples_run(page: Path) -> None:
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     for example in examples:
         if not any(folder in example for folder in READERS_OWN):
             exec(compile(example, str(page), "exec"), {})  # noqa: S102
+
+
+def test_the_guide_to_a_model_that_is_there_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every example and every command of the page, one after the other, with fewer steps."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "model-you-have.md").read_text(encoding="utf-8")
+    outcomes = []
+    for kind, block in re.findall(r"```(python|console)\n(.*?)```", text, re.DOTALL):
+        if kind == "python":
+            exec(compile(block, "model-you-have.md", "exec"), {})  # noqa: S102
+            continue
+        for line in block.strip().splitlines():
+            words = line.replace("--steps 200", "--steps 6").split()
+            assert words[0] == "dial"
+            outcome = CliRunner().invoke(app, words[1:], catch_exceptions=False)
+            assert outcome.exit_code == 0, f"{line}\n{outcome.output}"
+            outcomes.append(outcome.output)
+    assert len(outcomes) == 7
+    assert "No drift" in outcomes[-1]
+    rows = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert len(rows) == 901
 
 
 def test_the_reference_of_the_command_is_what_the_command_has() -> None:
