@@ -15,12 +15,14 @@ import argparse
 import copy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dial import files, methods
+from dial.backbones import classifier_layer
 from dial.data.datasets import open_domain
 from dial.data.domain import Domain, LabelledDomain, as_source, short_names
 from dial.data.evaluation import stream_images
@@ -68,9 +70,11 @@ def statistics(run: runs.Run, domain: LabelledDomain, *, strength: float) -> Non
 
 def alarms(run: runs.Run, domains: list[Domain]) -> None:
     """Print how many of a hundred draws raise an alarm."""
-    remembered = memory.load(run.folder)
-    of_target = remembered.descriptions, remembered.predicted
     classifier = run.model.classifier
+    layer: Any = classifier_layer(run.network, classifier)
+    features = layer.weight.shape[1]
+    remembered = memory.load(run.folder, classes=run.model.classes, features=features)
+    of_target = remembered.descriptions, remembered.predicted
     for domain in domains:
         batches = batches_of(domain, run, f"comparing {domain.name}")
         parts = zip(*drift.describe(run.network, batches, classifier=classifier), strict=True)

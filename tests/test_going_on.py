@@ -11,8 +11,10 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import dial
-from dial import DialError, Run, runs
+from dial import DialError, Run, files, runs
 from dial.cli import app
+from dial.deployment.drift import check_drift
+from dial.methods import _head as head
 from dial.training import engine
 
 from .conftest import CLASSES, SETTINGS, move_into_shuffled_folders
@@ -157,6 +159,92 @@ def test_no_other_label_of_the_target_moves_a_bit(
     assert not same(found["true"], plain)
 
 
+def test_other_labels_are_another_run(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    labels = tmp_path / "labels.txt"
+    image = folders[1] / "circle" / "0.png"
+    labels.write_text(f"{image} circle\n")
+    base = SETTINGS | {"cache_dir": str(tmp_path / "cache"), "out": tmp_path / "run"}
+    base |= {"labelled": labels, "method": "frozen"}
+    dial.adapt(*folders, **base)
+    labels.write_text(f"{image} square\n")
+    with pytest.raises(DialError, match="labelled was"):
+        dial.adapt(*folders, **base, resume=True)
+
+
+def test_known_labels_are_in_every_sample(
+    folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dial.pipeline.FITTED", (100, 8))  # of 33 target images
+    labels = tmp_path / "labels.txt"
+    given = [folders[1] / kind / f"{number}.png" for kind in CLASSES for number in (2, 5)]
+    labels.write_text("".join(f"{path} {path.parent.name}\n" for path in given))
+    seen: list[int] = []
+    fit = head.fit_head
+
+    def watch(*args: Any, **kwargs: Any) -> Any:
+        seen.append(int((kwargs["given"] >= 0).sum()))
+        return fit(*args, **kwargs)
+
+    monkeypatch.setattr(head, "fit_head", watch)
+    base = SETTINGS | {"cache_dir": str(tmp_path / "cache"), "out": tmp_path / "run"}
+    dial.adapt(*folders, **base, labelled=labels, method="frozen")
+    assert seen == [6]
+
+
+def test_a_network_without_batch_norm_goes_on_and_resumes(
+    folders: tuple[Path, Path], options: dict[str, Any]
+) -> None:
+    network = dial.build("timm:test_vit", num_classes=3, weights="none")
+    given = options | {"model": network, "classes": CLASSES, "target": folders[1], "epochs": 1}
+    run = dial.adapt(**given, image_size=160)
+    assert run.result["reference"] is None
+    assert same(run, dial.adapt(**given, image_size=160, resume=True))
+    with pytest.raises(DialError, match="one without any"):
+        dial.adapt(**given | {"out": "never", "steps": 0}, image_size=160)
+
+
+def test_a_damaged_memory_is_refused(
+    finished: Run, folders: tuple[Path, Path], options: dict[str, Any], tmp_path: Path
+) -> None:
+    run = dial.adapt(model=finished, target=folders[1], steps=0, **options)
+    path = run.folder / "memory.safetensors"
+    sound = path.read_bytes()
+    about, content = files.load_tensors(path, wanted="", version=None, fix="")
+    wrong: list[dict[str, torch.Tensor]] = [
+        {"descriptions": content["descriptions"] * float("nan")},
+        {"predicted": content["predicted"].float()},
+        {"predicted": content["predicted"][:2]},
+        {"centroids": content["centroids"][:, :5]},
+        {"counts": content["counts"][:1]},
+    ]
+    for change in wrong:
+        files.save_tensors(path, content | change, about=about)
+        with pytest.raises(DialError, match="that of another model"):
+            dial.adapt(model=run.folder, target=folders[0], out=tmp_path / "next", quiet=True)
+    files.save_tensors(path, content | {"descriptions": torch.ones(9, 3)}, about=about)
+    with pytest.raises(DialError, match="descriptions by the run"):
+        check_drift(run, [folders[0]])
+    path.write_bytes(sound)
+    broken = tmp_path / "new images"
+    broken.mkdir()
+    for number, image in enumerate((folders[1] / "circle").glob("*.png")):
+        (broken / f"{number}.png").write_bytes(image.read_bytes())
+    (broken / "broken.png").write_bytes(b"no image")
+    found = check_drift(run, [broken])
+    assert (found.images, found.unreadable) == (11, 1)
+
+
+def test_a_run_is_repeated_on_another_target(
+    finished: Run, folders: tuple[Path, Path], options: dict[str, Any], tmp_path: Path
+) -> None:
+    run = dial.adapt(model=finished, target=folders[1], steps=0, **options)
+    config, new = str(run.folder / "config.json"), str(tmp_path / "other")
+    words = ["adapt", "--config", config, str(folders[0]), "--out", new, "--quiet"]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    assert runs.load(new).result["target"] == str(folders[0])
+    assert runs.load(new).result["method"] == "recalibrate"
+
+
 @pytest.mark.parametrize("method", ["frozen", "autodial"])
 def test_other_methods_that_take_labels(
     method: str, folders: tuple[Path, Path], tmp_path: Path
@@ -188,10 +276,15 @@ def test_mistakes_get_one_clear_error(
         (given | {"classes": two}, "another number of outputs"),
         (given | {"classes": CLASSES, "backbone": "digits_cnn"}, "the .* tensors of"),
         ({"model": finished.network} | target, "names of the classes"),
-        ({"model": finished, "classes": ["a", "b", "c"]} | target, "the 3 classes of the run"),
+        ({"model": finished, "classes": ["a", "b", "c"]} | target, "the classes of the run"),
         ({"model": finished, "backbone": "digits_cnn"} | target, "the backbone of the run"),
         ({"model": finished, "method": "dial"} | target, "needs the images of a source"),
-        ({"model": finished, "minutes": 1} | target, "--minutes"),
+        ({"model": finished, "minutes": 1} | target, "minutes"),
+        ({"model": finished, "pseudo_labels": "auto"} | target, "tune"),
+        ({"model": finished, "append_after": ("fc",)} | target, "append_after"),
+        ({"model": finished, "image_size": 64} | target, "the image size of the run"),
+        ({"model": finished, "steps": 0, "method": "source_free"} | target, "steps"),
+        ({"source": folders[0], "classes": CLASSES} | target, "--classes without --from"),
         ({"source": folders[0], "method": "source_free"} | target, "a finished model"),
         ({"source": folders[0], "steps": 0} | target, "steps"),
         ({"source": folders[0], "labelled": tmp_path / "empty.txt"} | target, "an empty file"),
@@ -220,6 +313,8 @@ def test_the_command_from_end_to_end(
     far = runner.invoke(app, ["check", "--from", new, str(folders[1]), "--quiet", "--json"])
     assert far.exit_code == 1, far.output
     assert json.loads(far.output)["statistics"]["probability"] <= 0.01
+    text = runner.invoke(app, ["check", "--from", new, str(folders[1]), "--quiet"]).output
+    assert "DRIFT" in text
     (tmp_path / "new" / "memory.safetensors").unlink()
     with pytest.raises(DialError, match="what a finished run remembers"):
         runner.invoke(app, ["check", "--from", new, str(folders[0])], catch_exceptions=False)

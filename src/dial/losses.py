@@ -1,5 +1,7 @@
 """Losses of domain adaptation: plain functions of a network's outputs."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -35,8 +37,10 @@ def information(logits: Tensor) -> Tensor:
     >>> round(float(information(100 * torch.eye(4))), 4)
     -1.3863
     """
-    p = torch.softmax(widen(logits), dim=1)
-    of_the_mean: Tensor = torch.special.entr(p.mean(0)).sum()
+    logs = torch.log_softmax(widen(logits), dim=1)
+    # By logarithms, which stay finite where a class has no probability, with their gradients.
+    mean = torch.logsumexp(logs, 0) - math.log(len(logs))
+    of_the_mean: Tensor = -(mean.exp() * mean).sum()
     return entropy(logits) - of_the_mean
 
 

@@ -1,6 +1,7 @@
 """From two domains to a finished predictor: prepare, train, finish, judge, write."""
 
 import copy
+import hashlib
 import json
 import os
 import time
@@ -42,7 +43,14 @@ from dial.training.budget import FITTED, WATCHED
 from dial.training.engine import Progress
 from dial.training.job import Job, Place, listed, open_job
 from dial.training.launch import Execution, launch
-from dial.training.settings import PHOTOGRAPHS, Settings, choose, name_of, preset_for
+from dial.training.settings import (
+    PHOTOGRAPHS,
+    Settings,
+    choose,
+    convert,
+    name_of,
+    preset_for,
+)
 
 _SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
 _SAMPLES = 16  # target images that are kept to try exported networks on
@@ -125,19 +133,23 @@ def adapt(
     inputs |= {"unlabelled": unlabelled, "model": model, "classes": classes, "labelled": labelled}
     base: Settings | None = None
     if config is not None:
-        base, recorded, executed = run_folder.replay(config)
+        base, recorded, executed = run_folder.replay(config, inputs)
+        if recorded.get("model") and inputs["target"] is None:  # the only domain is the target
+            inputs |= {"source": None, "target": inputs["source"]}
+        elif inputs["model"] is not None:
+            recorded.pop("source")
         inputs, options = inputs | recorded | _given(inputs), executed | _given(options)
     execution, options = _split(options)
     origin = None
     if inputs["model"] is not None:
         origin, options = _go_on(inputs, options, base)
-        refused = [name for name, given in (("minutes", minutes), ("tune", tune)) if given]
-        if refused:
-            raise DialError(
-                wanted="settings for a run that goes on from a finished model",
-                got=f"--{refused[0]}, which needs a source",
-                fix=f"leave --{refused[0]} out; --steps N sets the length of the training",
-            )
+        _refuse(options | {"minutes": minutes, "tune": tune})
+    elif inputs["classes"] is not None:
+        raise DialError(
+            wanted="the classes of a finished model to go on from",
+            got="--classes without --from",
+            fix="leave it out: the classes are those of the source",
+        )
     job = open_job(inputs, execution, classes=origin.classes if origin else None)
     settings = choose(base or preset or _preset_for(job, options), options)
     _check_inputs(job, settings)
@@ -148,6 +160,8 @@ def adapt(
     search = tuning.plan(settings, tune=tune, validator=validator)
     if search is None:
         return train(settings, folder, resume=resume)
+    if origin is not None:
+        _refuse({"tune": search.field})
     if len(job.targets) > 1:
         raise DialError(
             wanted=f"one target to choose {search.field} for",
@@ -162,6 +176,7 @@ def adapt(
         resume=resume,
         prune=execution.devices == 1,
         quiet=execution.quiet,
+        about=_about(job, origin),
     )
     _write_page(folder, execution)
     return runs.load(folder)
@@ -215,18 +230,40 @@ def _go_on(
         inputs["model"],
         classes=inputs["classes"],
         backbone=options.get("backbone") or (base.backbone if base else None),
-        image_size=None if size is None else int(size),
+        image_size=None if size is None else convert("image_size", str(size), "int"),
     )
     given = _given(options)
-    if str(given.get("steps")) == "0":
+    if str(given.get("steps")) == "0" and given.get("method", "recalibrate") == "recalibrate":
         given.pop("steps")
-        given.setdefault("method", "recalibrate")
+        given["method"] = "recalibrate"
     if base is None:
         given.setdefault("method", "source_free")
     given["backbone"] = origin.backbone.name
     if origin.backbone.name.startswith("object:"):
         given["backbone"] = origin.backbone
     return origin, {"image_size": origin.preprocessing.size} | given
+
+
+def _refuse(options: Mapping[str, Any]) -> None:
+    """Refuse settings that mean nothing without a source, or to a finished network."""
+    names = ("minutes", "tune", "append_after", "align_logits", "weights")
+    for name in names:
+        if options.get(name) is not None:
+            raise DialError(
+                wanted="settings for a run that goes on from a finished model",
+                got=f"{name}, which is for a run with a source",
+                fix="leave it out; --steps N sets the length of the training",
+            )
+
+
+def _about(job: Job, origin: Origin | None) -> dict[str, Any]:
+    """Returns what config.json says about a model to go on from, and about given labels."""
+    about: dict[str, Any] = {"origin": origin.describe() if origin else None}
+    if job.labelled is not None:
+        labels = hashlib.blake2b(job.labelled.labels.indices.tobytes(), digest_size=16)
+        images = job.labelled.images.fingerprint
+        about["labelled"] = [job.labelled.name, images, labels.hexdigest()]
+    return about
 
 
 def _check_inputs(job: Job, settings: Settings) -> None:
@@ -271,9 +308,7 @@ def _run(
     """One run: its folder is begun, one process or several do the work, the result is loaded."""
     method = methods.create(settings.method, settings.options)  # mistakes show before reading
     network = None if isinstance(settings.backbone, str) else settings.backbone
-    about: dict[str, Any] = {"origin": origin.describe() if origin else None}
-    if job.labelled is not None:
-        about["labelled"] = [job.labelled.name, job.labelled.images.fingerprint]
+    about = _about(job, origin)
     config = run_folder.describe(settings, job.domains, **about)
     if run_folder.is_finished(folder, config, resume=resume):
         return runs.load_all(folder, backbone=network)
@@ -616,6 +651,8 @@ class Process:
         runs.keep_samples(folder, target.pixels.read(target.pixels.order[:_SAMPLES]))
         self._write_metrics(folder, progress, self._name(images))
         reference = self.method.reference_for(self.backbone)
+        if not self.backbone.normalizes():
+            reference = None
         result = {
             "method": name_of(self.settings.method),
             "backbone": self.backbone.name,

@@ -9,7 +9,8 @@ from dial import methods
 from dial.data.batches import Batch
 from dial.layers import DomainAlignment
 from dial.methods import ByDomain, Images, Output, Prototypes
-from dial.methods.source_free import find_prototypes
+from dial.methods.source_free import guess_prototypes
+from dial.selection import choice
 from dial.training.engine import build_optimizer
 from dial.training.settings import Settings
 
@@ -82,11 +83,25 @@ def test_the_classifier_is_kept_and_the_prior_is_the_networks_own() -> None:
 def test_prototypes_are_centroids_by_the_networks_predictions() -> None:
     features = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
     logits = torch.tensor([[50.0, 0.0, -50.0], [50.0, 0.0, -50.0], [0.0, 50.0, -50.0]])
-    centroids, counts = find_prototypes(Output(logits, features))
-    assert counts.tolist() == [2, 1, 0]
+    weight = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 4.0]])
+    centroids, counts = guess_prototypes(Output(logits, features), weight)
+    assert counts.tolist() == [2, 1, 1]
     mean = features.mean(0)
     torch.testing.assert_close(centroids[0], torch.tensor([2.0, 0.0]) - mean)
     torch.testing.assert_close(centroids[1], torch.tensor([0.0, 2.0]) - mean)
+    torch.testing.assert_close(centroids[2] / centroids[2].norm(), torch.tensor([0.0, 1.0]))
+
+
+def test_a_network_that_predicts_one_class_does_not_agree_with_itself() -> None:
+    target = torch.cat([torch.randn(20, 3, 8, 8) + shift for shift in (-2.0, 2.0)])
+    record = backbone()
+    record.network[5].bias.data[0] = 50.0  # type: ignore[index, union-attr]
+    method = methods.create("source_free")
+    first = method.begin(method.prepare(record), images_of(target))["target"]
+    assert first.logits.argmax(1).unique().tolist() == [0]
+    assert first.labels is not None
+    _, (score,) = choice.choose([first], first.labels)
+    assert score < 0.9
 
 
 def test_given_prototypes_take_the_place_of_the_source() -> None:
@@ -118,4 +133,3 @@ def test_a_network_without_batch_norm_is_trained_as_it_is() -> None:
     method.finish(trainee, images_of(target))
     names = [each.name for each in method.candidates(trainee, images_of(target), first["target"])]
     assert names == ["classifier", "head"]
-    assert method.reference_for(record) is None

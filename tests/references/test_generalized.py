@@ -41,6 +41,16 @@ def test_it_joins_laplace_and_normal() -> None:
     torch.testing.assert_close(square.sqrt(), deviation, atol=1e-3, rtol=0)
 
 
+@pytest.mark.parametrize("exponent", [1.0, 1.25, 1.5, 3.0, 8.0])
+def test_the_location_stays_within_the_data(exponent: float) -> None:
+    sparse = torch.randn(400, 1).relu() * (torch.rand(400, 1) > 0.4)
+    apart = torch.cat([torch.randn(200, 1), torch.randn(100, 1) + 8])
+    for x in (sparse, apart, torch.randn(16, 1), torch.randn(300, 1).exp()):
+        location, square = Generalized(exponent).estimate(x.double())
+        assert x.min() <= location <= x.max()
+        assert 0 < square <= (x.max() - x.min()) ** 2
+
+
 def test_large_values_do_not_overflow() -> None:
     location, square = Generalized(8.0).estimate(1e6 * torch.randn(100, 2))
     assert location.isfinite().all()

@@ -141,9 +141,10 @@ Images = ImageFiles | ImageArray
 def _unlike(first: Images, others: Sequence[Images]) -> DialError:
     kinds = ["files" if isinstance(e, ImageFiles) else "an array" for e in (first, *others)]
     return DialError(
-        wanted="domains of one kind to merge: all files, or all arrays of one shape",
+        wanted="images of one kind to put together: all files, or all arrays of one shape",
         got=", ".join(kinds),
-        fix="keep the sources apart (without --merge-sources), or write the images to files",
+        fix="write the images to files; several sources can also stay apart, without "
+        "--merge-sources",
     )
 
 

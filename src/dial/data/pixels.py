@@ -79,12 +79,15 @@ class SomePixels(Pixels):
 
 
 class JoinedPixels(Pixels):
-    """The images of one set, and then those of another, of the same size."""
+    """The images of one set, and then those of another, of the same size.
+
+    In `order` the second set comes first, so that a sample, the first images, has all of it.
+    """
 
     def __init__(self, first: Pixels, second: Pixels) -> None:
         self._first, self._second = first, second
         self.digests = np.concatenate([first.digests, second.digests])
-        self.order = content_order(self.digests)
+        self.order = np.concatenate([second.order + len(first), first.order])
 
     def read(self, rows: Rows) -> Bytes:
         """Returns these images, `(n, side, side, channels)`."""

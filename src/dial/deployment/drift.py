@@ -1,13 +1,17 @@
 """New images against those that a finished run was made for."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from dial.backbones import classifier_layer
 from dial.data.datasets import open_domain
-from dial.data.evaluation import stream_images
+from dial.data.evaluation import NamedBatch, stream_images
 from dial.deployment import memory
 from dial.deployment.runs import Run
 from dial.errors import DialError
@@ -35,8 +39,10 @@ def check_drift(
     Raises:
         DialError: fewer than two images that can be read, or a run without a memory.
     """
-    remembered = memory.load(run.folder)
     classifier = run.model.classifier
+    weight: Any = classifier_layer(run.network, classifier)
+    remembered = memory.load(run.folder, classes=run.model.classes, features=weight.weight.shape[1])
+    bad: dict[str, str] = {}
     domains = [open_domain(item, data=data, unlabelled=True) for item in images]
     described = []
     for domain in domains:
@@ -47,8 +53,7 @@ def check_drift(
         stream = stream_images(
             some, preprocessing=run.model.preprocessing, title=title, quiet=quiet
         )
-        batches = (batch.images for batch in stream if batch.names)
-        described += [*drift.describe(run.network, batches, classifier=classifier)]
+        described += [*drift.describe(run.network, _good(stream, bad), classifier=classifier)]
     if not described:
         raise DialError(
             wanted="images to compare with the target that the run was made for",
@@ -57,13 +62,28 @@ def check_drift(
         )
     descriptions, logits = (torch.cat(parts) for parts in zip(*described, strict=True))
     of_target = remembered.descriptions, remembered.predicted
-    return drift.compare(of_target, (descriptions, logits))
+    if descriptions.shape[1] != remembered.descriptions.shape[1]:
+        raise DialError(
+            wanted=f"in {run.folder / memory.NAME} descriptions by the run's network",
+            got=f"others, of {remembered.descriptions.shape[1]} numbers",
+            fix="make the run again, in another folder",
+        )
+    return replace(drift.compare(of_target, (descriptions, logits)), unreadable=len(bad))
+
+
+def _good(stream: Iterable[NamedBatch], bad: dict[str, str]) -> Iterator[Tensor]:
+    """Yields the images that can be read, and notes the others."""
+    for batch in stream:
+        bad |= batch.bad
+        if batch.names:
+            yield batch.images
 
 
 def summarize(found: Drift, run: Path) -> str:
     """Returns what the command prints."""
     lines = [
-        f"{found.images} images against the target of {run}",
+        f"{found.images} images against the target of {run}"
+        + (f" ({found.unreadable} files could not be read)" if found.unreadable else ""),
         _line("statistics at the normalization layers", found.statistics),
         _line("class balance of the predictions", found.balance),
     ]

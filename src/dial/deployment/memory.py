@@ -53,20 +53,38 @@ def save(folder: Path, memory: Memory, *, classes: Sequence[str]) -> None:
     files.save_tensors(folder / NAME, tensors, about={"version": VERSION, "classes": classes})
 
 
-def load(folder: Path) -> Memory:
+def load(folder: Path, *, classes: Sequence[str], features: int) -> Memory:
     """Returns the memory of a run.
 
+    Args:
+        folder: the run's.
+        classes: of its model.
+        features: the number of the classifier's inputs.
+
     Raises:
-        DialError: none there, a damaged one, or one of another version.
+        DialError: none there, a damaged one, or one of another version or another model.
     """
-    wanted = "what a finished run remembers of its domains"
-    fix = "make the run again with this version of dial, in another folder"
-    _, tensors = files.load_tensors(folder / NAME, wanted=wanted, version=VERSION, fix=fix)
-    try:
-        prototypes = None
-        if "centroids" in tensors:
-            prototypes = Prototypes(tensors["centroids"], tensors["counts"])
-        return Memory(prototypes, tensors["descriptions"], tensors["predicted"])
-    except KeyError as error:
-        path = folder / NAME
-        raise DialError(wanted=f"{wanted} in {path}", got=f"no {error}", fix=fix) from error
+    path, wanted = folder / NAME, "what a finished run remembers of its domains"
+    fix = "make the run again with this version of dial, with a report or a held-out source"
+    about, tensors = files.load_tensors(path, wanted=wanted, version=VERSION, fix=fix)
+    count = len(classes)
+    shapes = {"descriptions": (None, None), "predicted": (count,)}
+    if "centroids" in tensors:
+        shapes |= {"centroids": (count, features), "counts": (count,)}
+    integers = ("predicted", "counts")
+    for name, shape in shapes.items():
+        tensor = tensors.get(name, torch.zeros(()))
+        fits = len(shape) == tensor.dim() and all(
+            wanted in (None, size) for wanted, size in zip(shape, tensor.shape, strict=True)
+        )
+        fits = fits and bool(tensor.isfinite().all()) and len(tensor) > 0
+        if (
+            not fits
+            or (name in integers) == tensor.is_floating_point()
+            or about["classes"] != [*classes]
+        ):
+            raise DialError(wanted=f"{wanted} in {path}", got="that of another model", fix=fix)
+    prototypes = None
+    if "centroids" in tensors:
+        prototypes = Prototypes(tensors["centroids"], tensors["counts"])
+    return Memory(prototypes, tensors["descriptions"], tensors["predicted"])

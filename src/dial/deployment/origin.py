@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,9 +39,13 @@ class Origin:
 
     @property
     def digest(self) -> str:
-        """A hash of all tensors of the network, and of its classes."""
-        content = hashlib.blake2b("\n".join(self.classes).encode(), digest_size=16)
-        for name, tensor in models.state(self.backbone.network).items():
+        """A hash of all that a run depends on: tensors, classes, preprocessing, prototypes."""
+        about = [*self.classes, repr(self.preprocessing)]
+        content = hashlib.blake2b("\n".join(about).encode(), digest_size=16)
+        tensors = models.state(self.backbone.network)
+        if self.prototypes is not None:
+            tensors |= {name: part.clone() for name, part in self.prototypes._asdict().items()}
+        for name, tensor in tensors.items():
             content.update(name.encode())
             content.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
         return content.hexdigest()
@@ -72,32 +77,49 @@ def open_origin(
     if isinstance(start, nn.Module | Backbone):
         return _of_network(start, classes=read_classes(classes), image_size=image_size)
     if isinstance(start, Run):
-        start = start.folder
+        own = start.model.backbone.startswith("object:")
+        backbone, start = start.network if own else backbone, start.folder
     path = Path(start).expanduser()
     if path.is_dir():
-        return _of_run(path, classes=classes, backbone=backbone)
+        return _of_run(path, classes=classes, backbone=backbone, image_size=image_size)
     return _of_file(path, classes=classes, backbone=backbone, image_size=image_size)
 
 
-def _of_run(folder: Path, *, classes: Any, backbone: str | Backbone | nn.Module | None) -> Origin:
-    folder = runs.locate(folder, None)
+def _of_run(
+    folder: Path,
+    *,
+    classes: Any,
+    backbone: str | Backbone | nn.Module | None,
+    image_size: int | None,
+) -> Origin:
+    result, _ = runs.read_records(folder)
+    if "targets" in result:
+        names = [*result["targets"]]
+        raise DialError(
+            wanted=f"one of the targets {', '.join(names)} of the run in {folder}",
+            got="none named",
+            fix=f"go on from its folder: --from {folder / names[0]}",
+        )
     network = None if isinstance(backbone, str) else backbone
     model, entry = models.load_backbone(folder / "model.safetensors", backbone=network)
-    if isinstance(backbone, str) and backbone != model.backbone:
-        raise DialError(
-            wanted=f"the backbone of the run in {folder}, {model.backbone}",
-            got=repr(backbone),
-            fix="leave --backbone out",
-        )
-    if classes is not None and read_classes(classes) != model.classes:
-        raise DialError(
-            wanted=f"the {len(model.classes)} classes of the run in {folder}",
-            got="others",
-            fix="leave --classes out: the run knows its classes",
-        )
+    given = read_classes(classes)
+    differences = {
+        "backbone": (model.backbone, backbone if isinstance(backbone, str) else None),
+        "image size": (model.preprocessing.size, image_size),
+        "classes": (model.classes, given),
+    }
+    for name, (own, asked) in differences.items():
+        if asked is not None and asked != own:
+            shown = own if name != "classes" else f"{len(model.classes)} of them"
+            raise DialError(
+                wanted=f"the {name} of the run in {folder} ({shown})",
+                got="others" if name == "classes" else repr(asked),
+                fix=f"leave --{name.replace(' ', '-')} out: a finished model has its own",
+            )
     prototypes = None
     if (folder / memory.NAME).exists():
-        prototypes = memory.load(folder).prototypes
+        size = entry.num_features
+        prototypes = memory.load(folder, classes=model.classes, features=size).prototypes
     entry = replace(entry, network=model.network)
     return _origin(printable(folder), entry, model, prototypes, str(folder.resolve()))
 
@@ -178,7 +200,8 @@ def read_classes(
                 fix="write the names in the order of the model's outputs",
             ) from error
         classes = [line.strip() for line in text.splitlines() if line.strip()]
-    names = tuple(str(name) for name in classes)
+    # The same letter can be one code point or two (macOS); to a user it is one name.
+    names = tuple(unicodedata.normalize("NFC", str(name)) for name in classes)
     twice = sorted({name for name in names if names.count(name) > 1})
     if len(names) < 2 or twice:  # noqa: PLR2004 - the least that can be classified
         raise DialError(

@@ -1,7 +1,7 @@
 """DIAL: DA-layers that align every domain with one reference, and entropy on the target."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from dial.methods.interface import (
     cross_entropy,
     linear_classifier,
     shares,
+    split_places,
     target_of,
     warmup_factor,
 )
@@ -128,7 +129,7 @@ class Dial(Method):
         """
         backbone, images = trainee.backbone, target_of(batch)
         sources, targets = shares(backbone.sources, batch.source), shares(backbone.targets, images)
-        places = _split(batch.places, targets)
+        places = split_places(batch, targets)
         if batch.labelled is not None:  # they are of the only target
             images = torch.cat([images, batch.labelled])
             targets, batch = dict.fromkeys(targets, len(images)), batch._replace(target=images)
@@ -225,10 +226,6 @@ class Dial(Method):
         if self.centroids:
             set_centroid_classifier(network, images.target, classifier=trainee.backbone.classifier)
         return network
-
-
-def _split(places: Tensor | None, targets: dict[str, int]) -> Sequence[Tensor | None]:
-    return [None] * len(targets) if places is None else places.split([*targets.values()])
 
 
 create = Dial

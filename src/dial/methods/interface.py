@@ -277,6 +277,14 @@ def shares(domains: Sequence[str], images: Tensor) -> dict[str, int]:
     return dict.fromkeys(domains, len(images) // len(domains))
 
 
+def split_places(batch: Batch, targets: Mapping[str, int]) -> Sequence[Tensor | None]:
+    """Returns the places of each target's images in a batch, if it has places."""
+    if batch.places is None:
+        return [None] * len(targets)
+    places: Sequence[Tensor | None] = batch.places.split([*targets.values()])
+    return places
+
+
 def target_of(batch: Batch) -> Tensor:
     """Returns the target images of a batch, `(M, C, H, W)`; refuses a batch without any."""
     if batch.target is None:

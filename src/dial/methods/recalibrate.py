@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dial.backbones import Backbone
 from dial.data.batches import Batch
@@ -18,8 +19,9 @@ class Recalibrate(Method):
     """The statistics of new images, mixed with those that the network has.
 
     Of `n` images the mean and variance at each BatchNorm have the weight `n / (n + strength)`, and
-    the network's own statistics the rest: a MAP estimate with a prior of `strength` images
-    (Schneider et al. 2020, <https://arxiv.org/abs/2006.16971>). So a few images do no harm.
+    the network's own statistics the rest (Schneider et al. 2020,
+    <https://arxiv.org/abs/2006.16971>); the variance is about the mixed mean, as in `Anchored`. So
+    a few images do no harm.
     """
 
     needs_source = False
@@ -40,6 +42,13 @@ class Recalibrate(Method):
 
     def prepare(self, backbone: Backbone) -> Trainee:
         """Returns the network with DA-layers for its BatchNorms."""
+        norms = [m for m in backbone.network.modules() if isinstance(m, _BatchNorm)]
+        if not norms or any(norm.running_mean is None for norm in norms):
+            raise DialError(
+                wanted="a network with BatchNorms and their statistics, to mix new ones with",
+                got=f"{backbone.name}, whose BatchNorms have none" if norms else "one without any",
+                fix="leave --steps 0 out, to train the network on the target",
+            )
         backbone.convert(self.reference_for(backbone))
         return Trainee(backbone)
 

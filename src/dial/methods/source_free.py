@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 from dial import losses
 from dial.backbones import Backbone
 from dial.data.batches import Batch
+from dial.errors import DialError
 from dial.layers import calibrate, fold, use_domain_if_any
 from dial.methods._head import Fitted, fit_to_target, make_candidate
 from dial.methods._probe import extract
@@ -26,6 +27,7 @@ from dial.methods.interface import (
     add_terms,
     linear_classifier,
     shares,
+    split_places,
     target_of,
 )
 from dial.references import Reference
@@ -60,24 +62,33 @@ class SourceFree(Method):
         linear_classifier(backbone.network, backbone.classifier)  # fail before training
         if backbone.normalizes():
             backbone.convert(self.reference)
-        frozen = (*backbone.frozen, backbone.classifier)
-        return Trainee(replace(backbone, frozen=frozen), extra=PseudoLabels())
+        backbone = replace(backbone, frozen=(*backbone.frozen, backbone.classifier))
+        backbone.freeze()
+        if not any(parameter.requires_grad for parameter in backbone.network.parameters()):
+            raise DialError(
+                wanted="a network with layers to train before its classifier",
+                got=f"{backbone.name}, which has none that are not frozen",
+                fix="--steps 0 takes statistics alone; or give fewer layers in frozen",
+            )
+        return Trainee(backbone, extra=PseudoLabels())
 
     @property
     def refreshes(self) -> tuple[float, ...]:  # type: ignore[override]
         """The parts of the training at which pseudo-labels are renewed."""
         return tuple(number / self.refits for number in range(self.refits))
 
-    def reference_for(self, backbone: Backbone) -> str | Reference | None:
-        """Returns the reference; None for a network without BatchNorms."""
-        return self.reference if backbone.normalizes() else None
+    def reference_for(self, backbone: Backbone) -> str | Reference:  # noqa: ARG002
+        """Returns the reference; a network without BatchNorms does not use it."""
+        return self.reference
 
     def begin(self, trainee: Trainee, images: Images) -> dict[str, Candidate]:
         """Returns the network as it came, for each target."""
         first = {}
         for domain, batches in images.targets.items():
             output = extract(trainee, batches, domain)
-            centroids, counts = images.prototypes or find_prototypes(output)
+            classifier = linear_classifier(trainee.network, trainee.backbone.classifier)
+            guessed = guess_prototypes(output, classifier.weight)
+            centroids, counts = images.prototypes or guessed
             present = counts.nonzero().flatten()
             known = centroids[present].to(output.features)
             fitted = self._fit(domain, output, (known, present), None, images)
@@ -93,9 +104,7 @@ class SourceFree(Method):
     def terms(self, trainee: Any, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
         """Yields the terms of all targets, and of labelled images of the only one."""
         images, sizes = target_of(batch), shares(trainee.backbone.targets, target_of(batch))
-        places = (
-            [None] * len(sizes) if batch.places is None else batch.places.split([*sizes.values()])
-        )
+        places = split_places(batch, sizes)
         parts = images.split([*sizes.values()])
         terms: Terms = {}
         for domain, of_target, rows in zip(sizes, parts, places, strict=True):
@@ -161,17 +170,23 @@ class SourceFree(Method):
 
 
 @torch.no_grad()
-def find_prototypes(output: Output) -> Prototypes:
+def guess_prototypes(output: Output, weight: Tensor) -> Prototypes:
     """Returns class prototypes by a network's own predictions on the target.
 
     A centroid is the mean of the features weighted by the squared probability of the class, less
-    the mean of all. A class that is predicted for no image has none.
+    the mean of all. A class that is predicted for no image has the direction of its row in the
+    classifier's weight `(K, D)` instead: without it, a network that predicts a single class would
+    agree with its prototypes everywhere.
     """
     probabilities = output.logits.softmax(1)
     counts = probabilities.argmax(1).bincount(minlength=probabilities.shape[1])
     weights = normalize(probabilities.square(), p=1, dim=0)
     centered = output.features - output.features.mean(0)
-    return Prototypes(weights.t() @ centered, counts)
+    centroids = weights.t() @ centered
+    size = centroids[counts > 0].norm(dim=1).mean()
+    directions = size * normalize(weight.to(centroids) - weight.to(centroids).mean(0))
+    centroids = torch.where((counts > 0)[:, None], centroids, directions)
+    return Prototypes(centroids, counts.clamp_min(1))
 
 
 create = SourceFree

@@ -9,7 +9,7 @@ from dial.errors import DialError
 from dial.references._variants import read_number
 from dial.references.interface import Reference, Statistics
 
-_STEPS = 5
+_STEPS = 8
 _SMOOTH = 1e-3  # keeps weights finite at the location, for exponents below 2
 _FLAT = 0.1  # least slope, in units of the weight: with p near 1 there is almost none
 _LARGEST = 8.0
@@ -43,10 +43,20 @@ class Generalized(Reference):
         var = var.clamp_min(_TINY)
         with torch.no_grad():
             location, fixed = mean, values.detach()
+            low, high = fixed.amin(1, keepdim=True), fixed.amax(1, keepdim=True)
             for _ in range(_STEPS):
-                location = location + self._newton(fixed - location, var)
+                pull, weight, slope = self._pull(fixed - location, var)
+                # The pull falls with the location, so its sign says on which side the solution is.
+                low, high = low.where(pull < 0, location), high.where(pull > 0, location)
+                newton = location + pull / slope
+                inside = (newton > low) & (
+                    newton < high
+                )  # where the loss is not smooth it may not be
+                location = newton.where(inside, location + pull / (max(1.0, p - 1) * weight))
         # The derivative of Newton's step at the solution is that of the solution itself.
-        location = location + self._newton(values - location, var)
+        pull, weight, slope = self._pull(values - location, var)
+        step = pull / slope.maximum(_FLAT * weight).detach()
+        location = location + (step - step.detach())
         square = (values - location).square().clamp_min(_TINY)
         largest = square.amax(1, keepdim=True)  # a power of at most 1 does not overflow
         mean = ((square / largest) ** (p / 2)).mean(1)
@@ -57,15 +67,14 @@ class Generalized(Reference):
         location, square = statistics
         return location, square + self.eps
 
-    def _newton(self, away: Tensor, var: Tensor) -> Tensor:
-        """Returns the step of the location, with no gradient of the curvature."""
+    def _pull(self, away: Tensor, var: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns the means of `w (x - b)`, of the weights `w`, and of the first one's slope."""
         u = away.square() / var
         weights = (u + _SMOOTH) ** (self.exponent / 2 - 1)
         with torch.no_grad():
             slopes = weights * (1 + (self.exponent - 2) * u / (u + _SMOOTH))
-            # A reweighted mean divides by the weights: where there is hardly a slope, so do we.
-            slope = slopes.mean(1, True).maximum(_FLAT * weights.mean(1, True))
-        return (weights * away).mean(1, True) / slope
+        means = (each.mean(1, keepdim=True) for each in (weights * away, weights, slopes))
+        return next(means), next(means), next(means)
 
 
 def create(*, variant: str | None = None, eps: float = 1e-5) -> Generalized:

@@ -41,7 +41,8 @@ class Comparison:
 
     distance: float
     chance: float
-    """The distance that as many images of the target itself stay below in 95 of 100 cases."""
+    """The distance that as many images stay below in 95 of 100 cases, if they are drawn from both
+    groups thrown together."""
     probability: float
     """Of a distance at least as large by chance."""
 
@@ -58,6 +59,8 @@ class Drift:
     images: int
     statistics: Comparison
     balance: Comparison
+    unreadable: int = 0
+    """Files that were left out because they cannot be read."""
 
     @property
     def alarms(self) -> bool:

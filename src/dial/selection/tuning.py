@@ -8,7 +8,7 @@ with the run's seed. A killed search can be resumed, and several processes can s
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -130,11 +130,13 @@ def tune(
     resume: bool,
     prune: bool,
     quiet: bool,
+    about: Mapping[str, Any],
 ) -> None:
     """Run all trials and copy the run that the validator prefers into the folder.
 
     With `resume`, other processes may work on the same search; with `prune`, trials may be
-    stopped early. Raises `Interrupted` if the user stops it.
+    stopped early. `about` is what a run's config.json says beside its settings and domains. Raises
+    `Interrupted` if the user stops it.
     """
     counts = [holdout.count(source.labels, search.settings.holdout) for source in domains[0]]
     count, images = max(counts), sum(len(source.images) for source in domains[0])
@@ -147,7 +149,7 @@ def tune(
     run = partial(_run, search=search, trials=trials if prune else (), train=train)
     try:
         with grid.held(lock):
-            _begin(folder, search, domains)
+            _begin(folder, search, domains, about)
         if not result.exists():
             grid.run_grid(trials, run, wait=True, keep_going=False, finished=Trial.is_over)
         with grid.held(lock):
@@ -178,11 +180,11 @@ def _check_folder(folder: Path, search: Search, *, resume: bool) -> None:
         )
 
 
-def _begin(folder: Path, search: Search, domains: Domains) -> None:
+def _begin(folder: Path, search: Search, domains: Domains, about: Mapping[str, Any]) -> None:
     """Write the search to search.json, or check that the one there is the same."""
     path, name = folder / "trials" / "search.json", validators.name_of(search.validator)
     identity = {"tune": search.field, "validator": name, "grid": list(GRID)}
-    config = run_folder.describe(search.settings, domains) | {"search": identity}
+    config = run_folder.describe(search.settings, domains, **about) | {"search": identity}
     if path.exists():
         begun = run_folder.read_config(path)
         begun["search"]["validator"] = validators.name_of(begun["search"]["validator"])

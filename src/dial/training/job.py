@@ -65,7 +65,9 @@ def open_job(
             wanted="a source and a target" if classes is None else "a target",
             got=f"{', '.join(map(str, source))} alone" if source else "none",
             fix="name both, repeat a run with --config RUN/config.json, or go on from a finished "
-            "model with --from RUN TARGET",
+            "model with --from RUN TARGET"
+            if classes is None
+            else "dial adapt --from RUN TARGET",
         )
     if source and classes is not None:
         raise DialError(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -151,8 +152,12 @@ def left_to_backbone(settings: Settings) -> list[str]:
     return [name for name in AUTOMATIC if values.get(name, "") in (None, "auto")]
 
 
-def replay(path: str | os.PathLike[str]) -> tuple[Settings, dict[str, Any], dict[str, Any]]:
+def replay(
+    path: str | os.PathLike[str], given: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Settings, dict[str, Any], dict[str, Any]]:
     """Returns the settings, the inputs and the execution that repeat the run of a config.json.
+
+    `given` are inputs that come with it.
 
     Raises:
         DialError: no such file, a damaged one, or settings that this version does not have.
@@ -163,6 +168,13 @@ def replay(path: str | os.PathLike[str]) -> tuple[Settings, dict[str, Any], dict
         if "from" in config:
             inputs |= {"source": None, "classes": config["classes"]}
         inputs |= {k: v for k, v in config.get("input", {}).items() if v is not None}
+        for name, key in {"from": "model", "labelled": "labelled"}.items():
+            if name in config and key not in inputs and not given.get(key):
+                raise DialError(
+                    wanted=f"the {key} of the run in {path}, which was passed as an object",
+                    got="none",
+                    fix=f"pass it again: dial.adapt(config=..., {key}=...)",
+                )
         execution = {k: v for k, v in config.get("execution", {}).items() if k in _REPEATED}
         return Settings(**(BEFORE | config["settings"])), inputs, execution
     except (KeyError, TypeError, AttributeError) as error:
