@@ -681,7 +681,11 @@ class Process:
         prototypes = self.origin.prototypes if self.origin else None
         classifier, count = self.backbone.classifier, len(self.classes)
         if self._sources():
-            of_source = images.observe_sources(predictor)
+            most = max(SAMPLE, accuracy.PREDICTIONS_PER_CLASS * count)
+            few = {
+                n: sample(each, most // len(images.sources)) for n, each in images.sources.items()
+            }
+            of_source = replace(images, sources=few).observe_sources(predictor, most)
             features, labels = (torch.from_numpy(x) for x in (of_source.features, of_source.labels))
             prototypes = memory.find_prototypes(features, labels, count)
         elif self.method.trains:

@@ -28,7 +28,7 @@ def check_drift(
 ) -> Drift:
     """Returns how far images are from those that a run was made for; no labels are needed.
 
-    Of more than 500 images a random sample is compared.
+    Of more than 300 images a random sample is compared.
 
     Args:
         run: a finished run.

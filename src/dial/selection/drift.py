@@ -26,7 +26,7 @@ from dial.backbones import classifier_layer
 from dial.errors import DialError
 from dial.layers import to_network
 
-DESCRIBED = 500
+DESCRIBED = 300
 """Images of the target that are described."""
 _PROJECTIONS = 16  # of each layer
 _PERMUTATIONS = 999

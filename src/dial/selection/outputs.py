@@ -241,9 +241,9 @@ class Observer:
             unadapted=self._observe(network, [scored], kept=TARGET) if network else None,
         )
 
-    def observe_sources(self, network: nn.Module) -> LabelledObservation:
+    def observe_sources(self, network: nn.Module, most: int = SOURCE) -> LabelledObservation:
         """Returns the outputs of a network for some training images of the sources."""
-        return self._observe_source(network, self.sources, most=SOURCE, measured=SAMPLE)
+        return self._observe_source(network, self.sources, most=most, measured=SAMPLE)
 
     def midway(self, network: nn.Module) -> Outputs:
         """Returns the outputs of a network in training, with its running statistics."""
