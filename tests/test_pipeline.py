@@ -56,7 +56,7 @@ def test_every_method_trains_and_leaves_a_run(
     folder, trains = run.folder, methods.kind(method).trains
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "metrics.jsonl", "model.safetensors", "result.json", "samples.safetensors",
-        "evidence.safetensors", "outputs.safetensors", "report.html",
+        "evidence.safetensors", "memory.safetensors", "outputs.safetensors", "report.html",
     } | ({"last.ckpt"} if trains else set())  # fmt: skip
     assert run.result["method"] == method
     assert run.result["steps"] == (8 if trains else 0)
