@@ -15,14 +15,12 @@ import argparse
 import copy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dial import files, methods
-from dial.backbones import classifier_layer
 from dial.data.datasets import open_domain
 from dial.data.domain import Domain, LabelledDomain, as_source, short_names
 from dial.data.evaluation import stream_images
@@ -70,10 +68,7 @@ def statistics(run: runs.Run, domain: LabelledDomain, *, strength: float) -> Non
 
 def alarms(run: runs.Run, domains: list[Domain]) -> None:
     """Print how many of a hundred draws raise an alarm."""
-    classifier = run.model.classifier
-    layer: Any = classifier_layer(run.network, classifier)
-    features = layer.weight.shape[1]
-    remembered = memory.load(run.folder, classes=run.model.classes, features=features)
+    classifier, remembered = run.model.classifier, memory.load(run.folder, run.model)
     of_target = remembered.descriptions, remembered.predicted
     for domain in domains:
         batches = batches_of(domain, run, f"comparing {domain.name}")

@@ -126,6 +126,18 @@ def test_several_targets_from_one_model(
         dial.adapt(model=several.folder, target=folders[0], **options | {"out": "never"})
 
 
+def test_each_of_several_targets_says_what_its_own_statistics_weigh(
+    finished: Run, folders: tuple[Path, Path], options: dict[str, Any]
+) -> None:
+    several = dial.adapt(model=finished, target=[*folders], steps=0, **options)
+    for name, place in zip(("bright", "dark"), folders, strict=True):
+        out = options["out"].with_name(f"{name} alone")
+        alone = dial.adapt(model=finished, target=place, steps=0, **options | {"out": out})
+        weights = [run.result["statistics_weight"] for run in (several[name], alone)]
+        assert weights[0] == weights[1]
+        assert same(several[name], alone)
+
+
 def test_no_other_label_of_the_target_moves_a_bit(
     folders: tuple[Path, Path], tmp_path: Path
 ) -> None:

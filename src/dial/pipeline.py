@@ -239,7 +239,7 @@ def _go_on(
     if base is None:
         given.setdefault("method", "source_free")
     given["backbone"] = origin.backbone.name
-    if origin.backbone.name.startswith("object:"):
+    if backbones.is_object(origin.backbone.name):
         given["backbone"] = origin.backbone
     return origin, {"image_size": origin.preprocessing.size} | given
 

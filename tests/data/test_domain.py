@@ -146,7 +146,8 @@ def test_arrays_are_merged_with_arrays_of_the_same_shape() -> None:
     joined = merge(parts[:2]).images
     assert isinstance(joined, ImageArray)
     assert joined.pixels[:, 0, 0, 0].tolist() == [4, 4, 5, 5]
-    with pytest.raises(DialError, match=r"images of one kind.*got an array, an array"):
+    message = "images of one kind to put together.*got an array, an array"
+    with pytest.raises(DialError, match=message):
         merge([parts[0], parts[2]])
     files = as_source(domain("a", "b"))
     for mixed in ([files, parts[0]], [parts[0], files]):

@@ -23,6 +23,7 @@ __all__ = [
     "create",
     "describe",
     "hidden_features",
+    "is_object",
 ]
 
 BACKBONES = Registry("dial.backbones", Backbone)
@@ -122,8 +123,13 @@ def _resize(entry: Backbone, size: int) -> Backbone:
     return replace(entry, image_size=size)
 
 
+def is_object(name: str) -> bool:
+    """Returns whether a backbone's name is that of a network that was passed as an object."""
+    return name.startswith(_OBJECT)
+
+
 def _by_name(name: str, *, num_classes: int, weights: str | Path) -> Backbone:
-    if name.startswith(_OBJECT):
+    if is_object(name):
         raise DialError(
             wanted="a backbone that dial can build by its name",
             got=f"{name!r}, a network that was passed as an object",

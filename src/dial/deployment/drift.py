@@ -4,12 +4,10 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from dial.backbones import classifier_layer
 from dial.data.datasets import open_domain
 from dial.data.evaluation import NamedBatch, stream_images
 from dial.deployment import memory
@@ -39,9 +37,7 @@ def check_drift(
     Raises:
         DialError: fewer than two images that can be read, or a run without a memory.
     """
-    classifier = run.model.classifier
-    weight: Any = classifier_layer(run.network, classifier)
-    remembered = memory.load(run.folder, classes=run.model.classes, features=weight.weight.shape[1])
+    classifier, remembered = run.model.classifier, memory.load(run.folder, run.model)
     bad: dict[str, str] = {}
     domains = [open_domain(item, data=data, unlabelled=True) for item in images]
     described = []

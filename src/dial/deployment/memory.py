@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dial import files
+from dial.deployment.model import Model
 from dial.errors import DialError
 from dial.methods import Prototypes
 
@@ -53,13 +54,8 @@ def save(folder: Path, memory: Memory, *, classes: Sequence[str]) -> None:
     files.save_tensors(folder / NAME, tensors, about={"version": VERSION, "classes": classes})
 
 
-def load(folder: Path, *, classes: Sequence[str], features: int) -> Memory:
-    """Returns the memory of a run.
-
-    Args:
-        folder: the run's.
-        classes: of its model.
-        features: the number of the classifier's inputs.
+def load(folder: Path, model: Model) -> Memory:
+    """Returns the memory of a run, which must fit its model.
 
     Raises:
         DialError: none there, a damaged one, or one of another version or another model.
@@ -67,24 +63,25 @@ def load(folder: Path, *, classes: Sequence[str], features: int) -> Memory:
     path, wanted = folder / NAME, "what a finished run remembers of its domains"
     fix = "make the run again with this version of dial, with a report or a held-out source"
     about, tensors = files.load_tensors(path, wanted=wanted, version=VERSION, fix=fix)
-    count = len(classes)
-    shapes = {"descriptions": (None, None), "predicted": (count,)}
-    if "centroids" in tensors:
-        shapes |= {"centroids": (count, features), "counts": (count,)}
-    integers = ("predicted", "counts")
-    for name, shape in shapes.items():
-        tensor = tensors.get(name, torch.zeros(()))
-        fits = len(shape) == tensor.dim() and all(
-            wanted in (None, size) for wanted, size in zip(shape, tensor.shape, strict=True)
-        )
-        fits = fits and bool(tensor.isfinite().all()) and len(tensor) > 0
-        if (
-            not fits
-            or (name in integers) == tensor.is_floating_point()
-            or about["classes"] != [*classes]
-        ):
-            raise DialError(wanted=f"{wanted} in {path}", got="that of another model", fix=fix)
+    count = len(model.classes)
+    fits = about.get("classes") == [*model.classes]
+    fits = fits and _is_sound(tensors.get("descriptions"), None, None)
+    fits = fits and _is_sound(tensors.get("predicted"), count, integers=True)
     prototypes = None
+    if "centroids" in tensors:
+        fits = fits and _is_sound(tensors["centroids"], count, model.num_features)
+        fits = fits and _is_sound(tensors.get("counts"), count, integers=True)
+    if not fits:
+        raise DialError(wanted=f"{wanted} in {path}", got="that of another model", fix=fix)
     if "centroids" in tensors:
         prototypes = Prototypes(tensors["centroids"], tensors["counts"])
     return Memory(prototypes, tensors["descriptions"], tensors["predicted"])
+
+
+def _is_sound(tensor: Tensor | None, *shape: int | None, integers: bool = False) -> bool:
+    """Whether a tensor has this shape, in which None is any size above 0, and finite values."""
+    if tensor is None or tensor.dim() != len(shape) or tensor.is_floating_point() == integers:
+        return False
+    sizes = zip(tensor.shape, shape, strict=True)
+    has_shape = all(size > 0 and wanted in (None, size) for size, wanted in sizes)
+    return has_shape and bool(tensor.isfinite().all())

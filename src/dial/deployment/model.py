@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from dial import files
-from dial.backbones import Backbone, create
+from dial.backbones import Backbone, classifier_layer, create
 from dial.backbones.interface import find_classifier
 from dial.data.transforms import Preprocessing
 from dial.errors import DialError
@@ -36,6 +36,12 @@ class Model:
     def classifier(self) -> str:
         """The name of the layer that computes the logits."""
         return find_classifier(self.network)
+
+    @property
+    def num_features(self) -> int:
+        """The number of that layer's inputs."""
+        layer: Any = classifier_layer(self.network, self.classifier)
+        return int(layer.weight.shape[1])
 
     def describe(self) -> dict[str, Any]:
         """Returns what one has to know to use the network, for JSON."""

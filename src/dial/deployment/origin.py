@@ -77,7 +77,7 @@ def open_origin(
     if isinstance(start, nn.Module | Backbone):
         return _of_network(start, classes=read_classes(classes), image_size=image_size)
     if isinstance(start, Run):
-        own = start.model.backbone.startswith("object:")
+        own = backbones.is_object(start.model.backbone)
         backbone, start = start.network if own else backbone, start.folder
     path = Path(start).expanduser()
     if path.is_dir():
@@ -118,8 +118,7 @@ def _of_run(
             )
     prototypes = None
     if (folder / memory.NAME).exists():
-        size = entry.num_features
-        prototypes = memory.load(folder, classes=model.classes, features=size).prototypes
+        prototypes = memory.load(folder, model).prototypes
     entry = replace(entry, network=model.network)
     return _origin(printable(folder), entry, model, prototypes, str(folder.resolve()))
 

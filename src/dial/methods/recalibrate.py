@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -58,7 +57,7 @@ class Recalibrate(Method):
                 fix="leave --steps 0 out, to train the network on the target",
             )
         backbone.convert(self.reference_for(backbone))
-        return Trainee(backbone)
+        return Trainee(backbone, extra=_Taken())
 
     def reference_for(self, backbone: Backbone) -> str:  # noqa: ARG002
         """Returns the reference; its weight follows the number of images."""
@@ -78,18 +77,24 @@ class Recalibrate(Method):
 
     def finish(self, trainee: Trainee, images: Images) -> None:
         """Take the statistics of the target with the weight that says most."""
-        count = sum(map(len, images.target))
-        most = count / (count + self.strength)
-        scores = {}
-        for weight in (0.0, *(part * most for part in _PARTS)):
+        self._take(trainee, images, 0.0)
+        logits = extract(trainee, images.target, images.domain).logits
+        scores = {0.0: -float(losses.information(logits))}
+        most = len(logits) / (len(logits) + self.strength)
+        for weight in (part * most for part in _PARTS):
             self._take(trainee, images, weight)
             logits = extract(trainee, images.target, images.domain).logits
             scores[weight] = -float(losses.information(logits))
-        self._take(trainee, images, max(scores, key=lambda weight: scores[weight]))
+        best = max(scores, key=lambda weight: scores[weight])
+        if best != weight:  # the last one is in place
+            self._take(trainee, images, best)
+        trainee.extra.weight = best  # type: ignore[union-attr]
 
     def _take(self, trainee: Trainee, images: Images, weight: float) -> None:
         """Mix the target's statistics with the network's own; a weight of 0 leaves these alone."""
-        for layer in _layers(trainee):
+        for layer in trainee.network.modules():
+            if not isinstance(layer, DomainAlignment):
+                continue
             if weight and isinstance(layer.reference, Anchored):
                 layer.reference = replace(layer.reference, weight=weight)
             elif layer.prior is not None:
@@ -99,19 +104,17 @@ class Recalibrate(Method):
 
     def figures(self, trainee: Trainee) -> dict[str, Any]:
         """Returns the weight of the target's statistics; 0 if the network stays as it is."""
-        layer, domain = _layers(trainee)[-1], trainee.backbone.targets[-1]
-        own: Any = layer.statistics(domain)
-        prior: Any = layer.prior
-        kept = all(torch.equal(one, other) for one, other in zip(own, prior, strict=True))
-        return {"statistics_weight": 0.0 if kept else layer.reference.weight}  # type: ignore[attr-defined]
+        return {"statistics_weight": trainee.extra.weight}  # type: ignore[union-attr]
 
     def predictor(self, trainee: Trainee, images: Images) -> nn.Module:
         """Returns the network with the target's statistics."""
         return fold(trainee.network, images.domain, fuse=False)
 
 
-def _layers(trainee: Trainee) -> list[DomainAlignment]:
-    return [module for module in trainee.network.modules() if isinstance(module, DomainAlignment)]
+class _Taken(nn.Module):
+    """The weight that the statistics of the last target have."""
+
+    weight = 0.0
 
 
 create = Recalibrate

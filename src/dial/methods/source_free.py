@@ -83,12 +83,11 @@ class SourceFree(Method):
 
     def begin(self, trainee: Trainee, images: Images) -> dict[str, Candidate]:
         """Returns the network as it came, for each target."""
+        classifier = linear_classifier(trainee.network, trainee.backbone.classifier)
         first = {}
         for domain, batches in images.targets.items():
             output = extract(trainee, batches, domain)
-            classifier = linear_classifier(trainee.network, trainee.backbone.classifier)
-            guessed = guess_prototypes(output, classifier.weight)
-            centroids, counts = images.prototypes or guessed
+            centroids, counts = images.prototypes or guess_prototypes(output, classifier.weight)
             present = counts.nonzero().flatten()
             known = centroids[present].to(output.features)
             fitted = self._fit(domain, output, (known, present), None, images)

@@ -27,7 +27,7 @@ class Job:
     """What all runs of one call share: the domains, what they were opened from, the execution."""
 
     sources: tuple[LabelledDomain, ...]
-    """None if a run goes on from a finished model."""
+    """Empty if a run goes on from a finished model."""
     targets: tuple[Domain, ...]
     labelled: LabelledDomain | None
     """Images of the only target whose labels take part in training."""
