@@ -123,7 +123,11 @@ def test_several_targets_from_one_model(
     assert [*several] == ["bright", "dark"]
     assert not same(several["bright"], several["dark"])
     with pytest.raises(DialError, match="one of the targets bright, dark"):
-        dial.adapt(model=several.folder, target=folders[0], **options | {"out": "never"})
+        dial.adapt(
+            model=several.folder,
+            target=folders[0],
+            **options | {"out": options["out"].with_name("never")},
+        )
 
 
 def test_each_of_several_targets_says_what_its_own_statistics_weigh(
@@ -212,7 +216,7 @@ def test_a_network_without_batch_norm_goes_on_and_resumes(
     assert run.result["reference"] is None
     assert same(run, dial.adapt(**given, image_size=160, resume=True))
     with pytest.raises(DialError, match="one without any"):
-        dial.adapt(**given | {"out": "never", "steps": 0}, image_size=160)
+        dial.adapt(**given | {"out": options["out"].with_name("never"), "steps": 0}, image_size=160)
 
 
 def test_a_damaged_memory_is_refused(
