@@ -231,7 +231,8 @@ def test_a_damaged_memory_is_refused(
         {"predicted": content["predicted"].float()},
         {"predicted": content["predicted"][:2]},
         {"centroids": content["centroids"][:, :5]},
-        {"counts": content["counts"][:1]},
+        {"labels": content["labels"][:1]},
+        {"labels": content["labels"] + len(CLASSES)},
     ]
     for change in wrong:
         files.save_tensors(path, content | change, about=about)

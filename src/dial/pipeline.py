@@ -26,11 +26,11 @@ from dial.data.transforms import Preprocessing
 from dial.deployment import memory, runs
 from dial.deployment import model as models
 from dial.deployment.memory import Memory
-from dial.deployment.origin import Origin, Start, open_origin
+from dial.deployment.origin import Origin, Start, digest_of, find_pretrained, open_origin
 from dial.deployment.runs import Run, TargetRuns
 from dial.errors import DialError
 from dial.layers import use_domain_if_any
-from dial.methods import ByDomain, Candidate, Images, Method, Trainee
+from dial.methods import ByDomain, Candidate, Images, Method, Prototypes, Trainee
 from dial.reporting import record
 from dial.reporting.report import report
 from dial.selection import accuracy, choice, drift, outputs, tuning
@@ -142,8 +142,8 @@ def adapt(
     execution, options = _split(options)
     origin = None
     if inputs["model"] is not None:
-        origin, options = _go_on(inputs, options, base)
         _refuse(options | {"minutes": minutes, "tune": tune})
+        origin, options = _go_on(inputs, options, base)
     elif inputs["classes"] is not None:
         raise DialError(
             wanted="the classes of a finished model to go on from",
@@ -238,7 +238,7 @@ def _go_on(
         given["method"] = "recalibrate"
     if base is None:
         given.setdefault("method", "source_free")
-    given["backbone"] = origin.backbone.name
+    given |= {"backbone": origin.backbone.name, "weights": origin.weights}
     if backbones.is_object(origin.backbone.name):
         given["backbone"] = origin.backbone
     return origin, {"image_size": origin.preprocessing.size} | given
@@ -520,6 +520,7 @@ class Process:
             dict(zip(self.backbone.targets, starts, strict=True)),
             known,
             self.origin.prototypes if self.origin else None,
+            self.origin.pretrained if self.origin else None,
         )
 
     def _end_epoch(self, trainee: Trainee, metrics: dict[str, Any]) -> None:
@@ -680,22 +681,39 @@ class Process:
         """Returns what later runs and checks need to know of the domains."""
         prototypes = self.origin.prototypes if self.origin else None
         classifier, count = self.backbone.classifier, len(self.classes)
+        digest = None
         if self._sources():
-            most = max(SAMPLE, accuracy.PREDICTIONS_PER_CLASS * count)
-            few = {
-                n: sample(each, most // len(images.sources)) for n, each in images.sources.items()
-            }
-            of_source = replace(images, sources=few).observe_sources(predictor, most)
-            features, labels = (torch.from_numpy(x) for x in (of_source.features, of_source.labels))
-            prototypes = memory.find_prototypes(features, labels, count)
+            prototypes, digest = self._find_prototypes(images, predictor)
         elif self.method.trains:
             prototypes = None  # they are of the features from before
+        elif self.origin and self.origin.pretrained:
+            digest = digest_of(self.origin.pretrained)
         batches = images.batches(images.target, drift.DESCRIBED)
         described = [*drift.describe(predictor, batches, classifier=classifier)]
         descriptions, logits = (torch.cat(parts) for parts in zip(*described, strict=True))
         if seen is not None:
             logits = torch.from_numpy(seen.target.logits)
-        return Memory(prototypes, descriptions, logits.argmax(1).bincount(minlength=count))
+        predicted = logits.argmax(1).bincount(minlength=count)
+        return Memory(prototypes, descriptions, predicted, digest)
+
+    def _find_prototypes(
+        self, images: Observer, predictor: nn.Module
+    ) -> tuple[Prototypes, str | None]:
+        """Returns prototypes of the source, and the digest of the pretrained network behind it."""
+        most = max(SAMPLE, accuracy.PREDICTIONS_PER_CLASS * len(self.classes))
+        few = {n: sample(each, most // len(images.sources)) for n, each in images.sources.items()}
+        some = replace(images, sources=few)
+        seen = some.observe_sources(predictor, most)
+        features, labels = torch.from_numpy(seen.features), torch.from_numpy(seen.labels)
+        model = models.Model(predictor, self.classes, images.preprocessing, self.backbone.name)
+        with torch.random.fork_rng(devices=[]):
+            pretrained = find_pretrained(model, str(self.settings.weights))
+        if pretrained is None:
+            return memory.find_prototypes(features, labels), None
+        digest = digest_of(pretrained)
+        before = some.observe_sources(pretrained.network.to(self.fabric.device), most).features
+        known = memory.find_prototypes(features, labels, pretrained=torch.from_numpy(before))
+        return known, digest
 
     def conclude(self, results: dict[str, dict[str, Any]], progress: Progress) -> None:
         """Write the result of several targets, which makes the run finished."""

@@ -41,7 +41,7 @@ def test_settings_of_dial_keep_the_contract(settings: dict[str, object]) -> None
 def test_there_is_no_way_to_labels_of_the_target() -> None:
     given = ("labelled", "known")  # labels that the user hands over for training; none otherwise
     assert Batch._fields == ("source", "labels", "target", "places", *given)
-    fields = ("source", "source_labels", "target", "starts", "known", "prototypes")
+    fields = ("source", "source_labels", "target", "starts", "known", "prototypes", "pretrained")
     assert Images._fields == fields
     assert Batch._field_defaults["known"] is Images._field_defaults["known"] is None
 

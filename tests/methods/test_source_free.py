@@ -2,13 +2,15 @@
 
 import math
 
+import pytest
 import torch
 from torch import nn
 
 from dial import methods
 from dial.data.batches import Batch
 from dial.layers import DomainAlignment
-from dial.methods import ByDomain, Images, Output, Prototypes
+from dial.methods import ByDomain, Images, Output, Prototypes, Trainee
+from dial.methods._head import fit_head
 from dial.methods.source_free import guess_prototypes
 from dial.selection import choice
 from dial.training.engine import build_optimizer
@@ -27,8 +29,7 @@ def test_the_loss_is_information_and_cross_entropy_on_pseudo_labels() -> None:
     target = torch.randn(24, 3, 8, 8)
     method = methods.create("source_free", {"information": 0.7, "pseudo_labels": 0.4})
     trainee = method.prepare(backbone())
-    first = method.begin(trainee, images_of(target))
-    method.refresh(trainee.eval(), images_of(target), first)
+    method.begin(trainee, images_of(target))
     trainee.train()
     places = torch.tensor([3, 0, 7, 12, 20, 5, 9, 11])
     batch = Batch(target[:0], EMPTY, target[places], places)
@@ -84,8 +85,7 @@ def test_prototypes_are_centroids_by_the_networks_predictions() -> None:
     features = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
     logits = torch.tensor([[50.0, 0.0, -50.0], [50.0, 0.0, -50.0], [0.0, 50.0, -50.0]])
     weight = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 4.0]])
-    centroids, counts = guess_prototypes(Output(logits, features), weight)
-    assert counts.tolist() == [2, 1, 1]
+    centroids = guess_prototypes(Output(logits, features), weight)
     mean = features.mean(0)
     torch.testing.assert_close(centroids[0], torch.tensor([2.0, 0.0]) - mean)
     torch.testing.assert_close(centroids[1], torch.tensor([0.0, 2.0]) - mean)
@@ -109,13 +109,42 @@ def test_given_prototypes_take_the_place_of_the_source() -> None:
     method = methods.create("source_free")
     trainee = method.prepare(backbone())
     count, size = trainee.backbone.num_classes, trainee.backbone.num_features
-    given = Prototypes(torch.randn(count, size), torch.tensor([3] * (count - 1) + [0]))
+    labels = torch.arange(2 * (count - 1)) // 2  # two of each class, none of the last one
+    given = Prototypes(torch.randn(len(labels), size), labels)
     first = method.begin(trainee, images_of(target, prototypes=given))["target"]
     assert first.labels is not None
-    assert first.labels.tolist() == [*range(count - 1)]  # the last one has no images
-    torch.testing.assert_close(first.source, given.centroids[:-1])
+    assert torch.equal(first.labels, labels)
+    torch.testing.assert_close(first.source, given.centroids)
     with torch.no_grad():
         torch.testing.assert_close(first.network(target), first.logits, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_the_pretrained_network_says_what_is_alike_first(remembers: bool) -> None:
+    torch.manual_seed(0)
+    target, method = torch.randn(20, 3, 8, 8), methods.create("source_free")
+    trainee, pretrained = method.prepare(backbone()), backbone()
+    for parameter in pretrained.network.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    count, size = trainee.backbone.num_classes, trainee.backbone.num_features
+    labels = torch.arange(3 * count) // 3
+    shape = len(labels), size
+    known = Prototypes(torch.randn(shape), labels, torch.randn(shape)) if remembers else None
+    images = images_of(target, pretrained=pretrained, prototypes=known)
+    first = method.begin(trainee, images)["target"]
+    with torch.no_grad():
+        before = Trainee(pretrained).eval()(target).features
+        own = trainee.eval()(target)
+    torch.testing.assert_close(first.target, before, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(first.logits, own.logits, atol=1e-5, rtol=1e-4)  # its own
+    if known is not None:
+        assert torch.equal(first.source, known.pretrained)  # type: ignore[arg-type]
+        # The first pseudo-labels are those of a head that the network itself has no part in.
+        alone = fit_head([(first.source, before)], labels, num_classes=count)
+        assert torch.equal(trainee.extra.labels, alone.labels)  # type: ignore[union-attr]
+    trained = method.candidates(trainee, images, first)[0]
+    assert len(trained.source) == len(first.source)
+    torch.testing.assert_close(trained.target, own.features, atol=1e-5, rtol=1e-4)
 
 
 def test_a_network_without_batch_norm_is_trained_as_it_is() -> None:

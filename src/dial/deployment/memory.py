@@ -1,8 +1,8 @@
 """What a finished run keeps of its domains for later, in `memory.safetensors`: no image.
 
-Of the source, the mean features of each class: they stand for it when a run goes on without source
-images. Of the target, a short description of some images and the class balance of the predictions,
-against which new images are compared.
+Of the source, the mean features of a few groups of images of each class: they stand for it when a
+run goes on without source images. Of the target, a short description of some images and the class
+balance of the predictions, against which new images are compared.
 """
 
 from collections.abc import Sequence
@@ -18,40 +18,63 @@ from dial.errors import DialError
 from dial.methods import Prototypes
 
 NAME = "memory.safetensors"
-VERSION = 1
+VERSION = 2
+GROUPS = 3
+"""Groups of similar images in a class, each with a centroid."""
 
 
 class Memory(NamedTuple):
     """The memory of a run with `K` classes."""
 
     prototypes: Prototypes | None
-    """Of the source, by the features of the finished network; None if there was no source."""
+    """Of the source; None if there was none."""
     descriptions: Tensor
     """`(M, F)`, of target images, as `dial.selection.drift.describe` makes them."""
     predicted: Tensor
     """`(K,)`, how many target images are predicted as each class."""
+    pretrained: str | None = None
+    """The digest of the pretrained network that the prototypes know."""
 
 
-def find_prototypes(features: Tensor, labels: Tensor, num_classes: int) -> Prototypes:
-    """Returns the mean features of each class, less the mean of all images.
+def find_prototypes(
+    features: Tensor, labels: Tensor, *, pretrained: Tensor | None = None
+) -> Prototypes:
+    """Returns the mean features of groups of similar images, less the mean of all images.
+
+    Groups are found by k-means in each class. A class with fewer than four images is one group.
 
     Args:
-        features: `(N, D)`, of labelled images.
+        features: `(N, D)`, of labelled images by the finished network.
         labels: `(N,)`.
-        num_classes: `K`.
+        pretrained: `(N, D)`, of the same images by the pretrained network, which knows better
+            what is similar: training makes the images of a class alike.
     """
-    sums = torch.zeros(num_classes, features.shape[1]).index_add_(0, labels, features)
-    counts = labels.bincount(minlength=num_classes)
-    centroids = sums / counts.clamp_min(1)[:, None] - features.mean(0)
-    return Prototypes(centroids, counts)
+    from sklearn.cluster import KMeans
+
+    similar = features if pretrained is None else pretrained
+    groups, classes = [], []
+    for label in labels.unique().tolist():
+        rows = (labels == label).nonzero().flatten()
+        count = min(GROUPS, max(1, len(rows) // 2))
+        found = KMeans(count, n_init=1, random_state=0).fit_predict(similar[rows].numpy())
+        groups += [rows[torch.from_numpy(found == number)] for number in range(count)]
+        classes += count * [label]
+
+    def means(of: Tensor) -> Tensor:
+        return torch.stack([of[rows].mean(0) for rows in groups]) - of.mean(0)
+
+    before = None if pretrained is None else means(pretrained)
+    return Prototypes(means(features), torch.tensor(classes), before)
 
 
 def save(folder: Path, memory: Memory, *, classes: Sequence[str]) -> None:
     """Write a run's memory into its folder."""
     tensors = {"descriptions": memory.descriptions, "predicted": memory.predicted}
     if memory.prototypes is not None:
-        tensors |= memory.prototypes._asdict()
-    files.save_tensors(folder / NAME, tensors, about={"version": VERSION, "classes": classes})
+        parts = memory.prototypes._asdict()
+        tensors |= {name: part for name, part in parts.items() if part is not None}
+    about = {"version": VERSION, "classes": classes, "pretrained": memory.pretrained}
+    files.save_tensors(folder / NAME, tensors, about=about)
 
 
 def load(folder: Path, model: Model) -> Memory:
@@ -63,19 +86,24 @@ def load(folder: Path, model: Model) -> Memory:
     path, wanted = folder / NAME, "what a finished run remembers of its domains"
     fix = "make the run again with this version of dial, with a report or a held-out source"
     about, tensors = files.load_tensors(path, wanted=wanted, version=VERSION, fix=fix)
-    count = len(model.classes)
+    count, size = len(model.classes), model.num_features
     fits = about.get("classes") == [*model.classes]
     fits = fits and _is_sound(tensors.get("descriptions"), None, None)
     fits = fits and _is_sound(tensors.get("predicted"), count, integers=True)
+    centroids, labels = tensors.get("centroids"), tensors.get("labels")
+    pretrained, digest = tensors.get("pretrained"), about.get("pretrained")
     prototypes = None
-    if "centroids" in tensors:
-        fits = fits and _is_sound(tensors["centroids"], count, model.num_features)
-        fits = fits and _is_sound(tensors.get("counts"), count, integers=True)
+    if centroids is not None:
+        fits = fits and _is_sound(centroids, None, size)
+        fits = fits and _is_sound(labels, len(centroids), integers=True)
+        fits = fits and 0 <= int(labels.min()) <= int(labels.max()) < count  # type: ignore[union-attr]
+        if pretrained is not None:
+            fits = fits and _is_sound(pretrained, len(centroids), size) and isinstance(digest, str)
+        if labels is not None:
+            prototypes = Prototypes(centroids, labels, pretrained)
     if not fits:
         raise DialError(wanted=f"{wanted} in {path}", got="that of another model", fix=fix)
-    if "centroids" in tensors:
-        prototypes = Prototypes(tensors["centroids"], tensors["counts"])
-    return Memory(prototypes, tensors["descriptions"], tensors["predicted"])
+    return Memory(prototypes, tensors["descriptions"], tensors["predicted"], digest)
 
 
 def _is_sound(tensor: Tensor | None, *shape: int | None, integers: bool = False) -> bool:

@@ -3,13 +3,13 @@
 import hashlib
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dial import backbones
 from dial.backbones import Backbone
@@ -20,6 +20,7 @@ from dial.deployment.runs import Run
 from dial.errors import DialError
 from dial.files import printable
 from dial.methods import Prototypes
+from dial.training import run_folder
 
 Start = str | os.PathLike[str] | Run | nn.Module | Backbone
 """What a run can start from: a run or its folder, a file of weights, or a network."""
@@ -36,19 +37,22 @@ class Origin:
     prototypes: Prototypes | None
     place: str | None
     """The path that it was opened from; None for an object."""
+    weights: str = "none"
+    """Those that the model was trained from."""
+    pretrained: Backbone | None = None
+    """The network with these weights, if they are at hand."""
 
     @property
     def digest(self) -> str:
         """A hash of all that a run depends on: tensors, classes, preprocessing, prototypes."""
         about = [*self.classes, repr(self.preprocessing)]
-        content = hashlib.blake2b("\n".join(about).encode(), digest_size=16)
+        if self.pretrained is not None:
+            about.append(digest_of(self.pretrained))
         tensors = models.state(self.backbone.network)
         if self.prototypes is not None:
-            tensors |= {name: part.clone() for name, part in self.prototypes._asdict().items()}
-        for name, tensor in tensors.items():
-            content.update(name.encode())
-            content.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-        return content.hexdigest()
+            parts = self.prototypes._asdict()
+            tensors |= {name: part.clone() for name, part in parts.items() if part is not None}
+        return _digest(tensors, "\n".join(about))
 
     def describe(self) -> dict[str, Any]:
         """Returns what config.json says about it."""
@@ -116,11 +120,48 @@ def _of_run(
                 got="others" if name == "classes" else repr(asked),
                 fix=f"leave --{name.replace(' ', '-')} out: a finished model has its own",
             )
+    weights = str(run_folder.read_config(folder / "config.json")["settings"]["weights"])
+    pretrained = find_pretrained(model, weights)
     prototypes = None
     if (folder / memory.NAME).exists():
-        prototypes = memory.load(folder, model).prototypes
+        prototypes, *_, known = memory.load(folder, model)
+        if prototypes and (pretrained is None or digest_of(pretrained) != known):
+            pretrained, prototypes = None, prototypes._replace(pretrained=None)
     entry = replace(entry, network=model.network)
-    return _origin(printable(folder), entry, model, prototypes, str(folder.resolve()))
+    origin = _origin(printable(folder), entry, model, prototypes, str(folder.resolve()))
+    return replace(origin, weights=weights, pretrained=pretrained)
+
+
+def find_pretrained(model: models.Model, weights: str) -> Backbone | None:
+    """Returns the network that a model was trained from, if its weights are at hand."""
+    if weights == "none" or backbones.is_object(model.backbone):
+        return None
+    try:
+        entry = backbones.create(
+            model.backbone,
+            num_classes=len(model.classes),
+            weights=weights,
+            image_size=model.preprocessing.size,
+        )
+    except DialError:  # a file that is gone
+        return None
+    entry.network.eval()
+    return entry if entry.pretrained else None
+
+
+def digest_of(entry: Backbone) -> str:
+    """Returns a hash of a network's tensors, but for its classifier, which may be a random one."""
+    tensors = models.state(entry.network)
+    own = {k: v for k, v in tensors.items() if not k.startswith(f"{entry.classifier}.")}
+    return _digest(own, entry.name)
+
+
+def _digest(tensors: Mapping[str, Tensor], about: str) -> str:
+    content = hashlib.blake2b(about.encode(), digest_size=16)
+    for name, tensor in tensors.items():
+        content.update(name.encode())
+        content.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return content.hexdigest()
 
 
 def _of_file(path: Path, *, classes: Any, backbone: Any, image_size: int | None) -> Origin:

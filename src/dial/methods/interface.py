@@ -70,7 +70,8 @@ class Images(NamedTuple):
     images is independent of their labels. `starts` has the place of each target's first image, as
     `Batch.places` counts them. `known` are labels of target images that were given for training,
     in the order of the images, with -1 where there is none. Without a source, `prototypes` stand
-    for it, if the model to start from has any.
+    for it, if the model to start from has any; `pretrained` is the network that this model was
+    trained from, if there was one.
     """
 
     source: Iterable[Tensor]
@@ -79,6 +80,7 @@ class Images(NamedTuple):
     starts: Mapping[str, int] | None = None
     known: Mapping[str, Tensor] | None = None
     prototypes: "Prototypes | None" = None
+    pretrained: Backbone | None = None
 
     @property
     def sources(self) -> dict[str, Iterable[Tensor]]:
@@ -101,14 +103,16 @@ class Images(NamedTuple):
 
 
 class Prototypes(NamedTuple):
-    """What is kept of a source: the mean features of its classes.
+    """What is kept of a source: the mean features of a few groups of similar images of each class.
 
-    `centroids` `(K, D)` are the means of each class by the network to start from, less the mean of
-    the domain; `counts` `(K,)` the numbers of images, 0 for a class without a centroid.
+    `centroids` `(J, D)` are the means by the network to start from, less the mean of the domain,
+    and `labels` `(J,)` their classes. `pretrained` `(J, D)` are the same by the pretrained network
+    that it was trained from, if there was one.
     """
 
     centroids: Tensor
-    counts: Tensor
+    labels: Tensor
+    pretrained: Tensor | None = None
 
 
 class Candidate(NamedTuple):

@@ -21,7 +21,6 @@ from dial.methods.interface import (
     Images,
     Method,
     Output,
-    Prototypes,
     Terms,
     Trainee,
     add_terms,
@@ -40,8 +39,11 @@ class SourceFree(Method):
     Its BatchNorms become DA-layers, anchored to the network's own statistics. As in SHOT (Liang et
     al. 2020, <https://arxiv.org/abs/2002.08546>) the classifier is kept and the rest minimizes
     `information * information(target) + pseudo_labels * cross_entropy(target)`, here on the labels
-    of the self-trained head, with class prototypes in place of a source. Of the network as it came,
-    the trained one, and that with the head, the best one without labels is chosen.
+    of the self-trained head, with class prototypes in place of a source. The head also sees the
+    features of the pretrained network that the model was trained from, if there is one, and the
+    first head sees these alone: training on a source forgets what the target needs (Zhang et al.
+    2023, <https://arxiv.org/abs/2212.07585>). Of the network as it came, the trained one, and that
+    with the head, the best one without labels is chosen.
     """
 
     needs_source = False
@@ -74,29 +76,40 @@ class SourceFree(Method):
 
     @property
     def refreshes(self) -> tuple[float, ...]:  # type: ignore[override]
-        """The parts of the training at which pseudo-labels are renewed."""
-        return tuple(number / self.refits for number in range(self.refits))
+        """The parts of the training at which pseudo-labels are renewed; `begin` makes the first."""
+        return tuple(number / self.refits for number in range(1, self.refits))
 
     def reference_for(self, backbone: Backbone) -> str | Reference:  # noqa: ARG002
         """Returns the reference; a network without BatchNorms does not use it."""
         return self.reference
 
     def begin(self, trainee: Trainee, images: Images) -> dict[str, Candidate]:
-        """Returns the network as it came, for each target."""
-        classifier = linear_classifier(trainee.network, trainee.backbone.classifier)
-        first = {}
+        """Make pseudo-labels; returns the network as it came, for each target.
+
+        The features of such a candidate are those of the pretrained network, if there is one.
+        """
+        fitted = {}
         for domain, batches in images.targets.items():
             output = extract(trainee, batches, domain)
-            centroids, counts = images.prototypes or guess_prototypes(output, classifier.weight)
-            present = counts.nonzero().flatten()
-            known = centroids[present].to(output.features)
-            fitted = self._fit(domain, output, (known, present), None, images)
-            first[domain] = make_candidate("start", trainee, fitted, own_classifier=True)
-        return first
+            if images.pretrained is not None:
+                network = Trainee(images.pretrained).to(output.features.device)
+                output = output._replace(features=extract(network, batches, domain).features)
+            known = self._prototypes(trainee, images, output, first=True)
+            # What classes look like is known best by what is remembered of the source.
+            trained = images.prototypes is None or images.pretrained is None
+            fitted[domain] = self._fit(images, domain, output, known, trained=trained)
+        self._renew(trainee, images, fitted)
+        return {
+            domain: make_candidate("start", trainee, each, own_classifier=True)
+            for domain, each in fitted.items()
+        }
 
     def refresh(self, trainee: Trainee, images: Images, first: Mapping[str, Candidate]) -> None:
         """Fit the head to the features as they are now, and renew the pseudo-labels."""
         fitted = {domain: self._refit(trainee, images, domain, first[domain]) for domain in first}
+        self._renew(trainee, images, fitted)
+
+    def _renew(self, trainee: Trainee, images: Images, fitted: Mapping[str, Fitted]) -> None:
         labels = {n: (each.head.labels, each.head.confidence) for n, each in fitted.items()}
         trainee.extra.renew(labels, images.starts)  # type: ignore[operator, union-attr]
 
@@ -149,28 +162,40 @@ class SourceFree(Method):
 
     def _refit(self, trainee: Trainee, images: Images, domain: str, first: Candidate) -> Fitted:
         output = extract(trainee, images.targets[domain], domain)
-        labels = first.labels
-        if labels is None:
-            raise ValueError("a candidate of `begin` has the labels of its prototypes")
-        known = first.source.to(output.features), labels
-        return self._fit(domain, output, known, first, images)
+        known = self._prototypes(trainee, images, output)
+        return self._fit(images, domain, output, known, before=first)
+
+    def _prototypes(
+        self, trainee: Trainee, images: Images, output: Output, *, first: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Returns prototypes and their labels; the `first` ones by the pretrained network."""
+        if images.prototypes is not None:
+            centroids, labels, pretrained = images.prototypes
+            known = pretrained if first and images.pretrained is not None else centroids
+            if known is not None:
+                return known.to(output.features), labels
+        classifier = linear_classifier(trainee.network, trainee.backbone.classifier)
+        centroids = guess_prototypes(output, classifier.weight)
+        return centroids, torch.arange(len(centroids))
 
     def _fit(
         self,
+        images: Images,
         domain: str,
         output: Output,
         known: tuple[Tensor, Tensor],
-        before: Candidate | None,
-        images: Images,
+        *,
+        before: Candidate | None = None,
+        trained: bool = True,
     ) -> Fitted:
         given = images.given(domain)
-        head, moved = fit_to_target(known, output, before=before, trained=True, given=given)
+        head, moved = fit_to_target(known, output, before=before, trained=trained, given=given)
         return Fitted(domain, head, {}, moved, known[0].cpu(), known[1].cpu())
 
 
 @torch.no_grad()
-def guess_prototypes(output: Output, weight: Tensor) -> Prototypes:
-    """Returns class prototypes by a network's own predictions on the target.
+def guess_prototypes(output: Output, weight: Tensor) -> Tensor:
+    """Returns class prototypes `(K, D)` by a network's own predictions on the target.
 
     A centroid is the mean of the features weighted by the squared probability of the class, less
     the mean of all. A class that is predicted for no image has the direction of its row in the
@@ -184,8 +209,7 @@ def guess_prototypes(output: Output, weight: Tensor) -> Prototypes:
     centroids = weights.t() @ centered
     size = centroids[counts > 0].norm(dim=1).mean()
     directions = size * normalize(weight.to(centroids) - weight.to(centroids).mean(0))
-    centroids = torch.where((counts > 0)[:, None], centroids, directions)
-    return Prototypes(centroids, counts.clamp_min(1))
+    return torch.where((counts > 0)[:, None], centroids, directions)
 
 
 create = SourceFree

@@ -27,9 +27,9 @@ def choose(candidates: Sequence[Candidate], labels: Tensor) -> tuple[Candidate, 
 
     Args:
         candidates: with outputs for the same images; of equal scores the first one wins.
-        labels: `(N,)`, of the source images, or of a prototype for each class.
+        labels: `(N,)`, of the source images, or of prototypes of the classes.
     """
-    count = NEIGHBORS if len(labels) > len(labels.unique()) else 1  # of a class there is only one
+    count = min(NEIGHBORS, len(labels) // len(labels.unique()))  # no more than a class has
     spaces = {id(each.target): (each.source, each.target) for each in candidates}
     neighbors = [_find(source, target, count) for source, target in spaces.values()]
     scores = [score(each.logits.argmax(1), labels.cpu(), neighbors) for each in candidates]
