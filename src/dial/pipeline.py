@@ -391,6 +391,8 @@ class Process:
         """The predictors that are finished before any training, if the method has any."""
         self.began = 0.0
         """Seconds until then."""
+        self.chosen: dict[str, Candidate] = {}
+        """The predictors that were chosen among candidates, if there were any."""
         # A cell of a benchmark, without a page and a held-out source, is judged by labels alone.
         self.is_judged = self.execution.report or self.settings.holdout > 0
 
@@ -585,6 +587,7 @@ class Process:
             return self.method.predictor(trainee, every), found
         labels = candidates[0].labels
         chosen, scores = choice.choose(candidates, some.source_labels if labels is None else labels)
+        self.chosen[images.domain] = chosen
         figures = {
             "predictor": chosen.name,
             "candidates": [
@@ -699,21 +702,31 @@ class Process:
     def _find_prototypes(
         self, images: Observer, predictor: nn.Module
     ) -> tuple[Prototypes, str | None]:
-        """Returns prototypes of the source, and the digest of the pretrained network behind it."""
-        most = max(SAMPLE, accuracy.PREDICTIONS_PER_CLASS * len(self.classes))
-        few = {n: sample(each, most // len(images.sources)) for n, each in images.sources.items()}
-        some = replace(images, sources=few)
-        seen = some.observe_sources(predictor, most)
-        features, labels = torch.from_numpy(seen.features), torch.from_numpy(seen.labels)
+        """Returns prototypes of the source, and the digest of the pretrained network behind it.
+
+        A method that has chosen among candidates has the features of the source already.
+        """
         model = models.Model(predictor, self.classes, images.preprocessing, self.backbone.name)
         with torch.random.fork_rng(devices=[]):
             pretrained = find_pretrained(model, str(self.settings.weights))
-        if pretrained is None:
+        chosen, first = (each.get(images.domain) for each in (self.chosen, self.first))
+        before: Tensor | None = None
+        if chosen is not None and chosen.labels is not None:
+            features, labels = chosen.source, chosen.labels
+            before = first.source if first is not None else None
+        else:
+            most = FITTED[0] // len(images.sources)
+            few = {name: sample(source, most) for name, source in images.sources.items()}
+            some = replace(images, sources=few)
+            seen = some.observe_sources(predictor, FITTED[0])
+            features, labels = torch.from_numpy(seen.features), torch.from_numpy(seen.labels)
+            if pretrained is not None:
+                network = pretrained.network.to(self.fabric.device)
+                before = torch.from_numpy(some.observe_sources(network, FITTED[0]).features)
+        if pretrained is None or before is None:
             return memory.find_prototypes(features, labels), None
-        digest = digest_of(pretrained)
-        before = some.observe_sources(pretrained.network.to(self.fabric.device), most).features
-        known = memory.find_prototypes(features, labels, pretrained=torch.from_numpy(before))
-        return known, digest
+        known = memory.find_prototypes(features, labels, pretrained=before)
+        return known, digest_of(pretrained)
 
     def conclude(self, results: dict[str, dict[str, Any]], progress: Progress) -> None:
         """Write the result of several targets, which makes the run finished."""

@@ -1,13 +1,14 @@
 """Cells of a grid: shares, seeds, settings that do not change under a grid's feet."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dial import DialError
-from dial.benchmarking.benchmarks import get
+from dial.benchmarking.benchmarks import BENCHMARKS, Row, get
 from dial.benchmarking.cells import (
     Cell,
     check_settings,
@@ -88,3 +89,20 @@ def test_settings_of_published_results_count_too(tmp_path: Path) -> None:
     for planned in (cells(tmp_path, lr=0.2), cells(tmp_path, lr=0.2)[1:2]):
         with pytest.raises(DialError, match=r"source_only/seed-0 was run with, got lr was 0\.1"):
             check_settings(planned, tmp_path, listed)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_rows_of_one_table_can_be_run_one_by_one(name: str, tmp_path: Path) -> None:
+    benchmark = get(name)
+
+    def plan_rows(rows: Sequence[Row]) -> list[Cell]:
+        every = {"out": tmp_path, "tasks": benchmark.tasks, "seeds": (0,), "preset": None}
+        return plan(benchmark, rows=rows, settings={"lr": 0.1}, **every)  # type: ignore[arg-type]
+
+    listed = []
+    for cell in plan_rows(benchmark.rows):
+        stored = json.loads(json.dumps(cell.settings().stored()))
+        about = {"task": cell.task.key, "row": cell.row.name, "seed": 0}
+        listed.append(about | {"settings": stored})
+    for row in benchmark.rows:
+        check_settings(plan_rows([row]), tmp_path, listed)

@@ -1,6 +1,7 @@
 """What a run keeps of its source: centroids of groups, and the pretrained network behind it."""
 
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from safetensors.torch import save_file
@@ -20,7 +21,8 @@ def test_groups_of_a_class_have_a_centroid_each() -> None:
     features = middles[group] + 0.1 * torch.randn(12, 2, generator=generator)
     features = torch.cat([features, middles[3:].repeat(3, 1)])  # a class of three images
     labels = torch.tensor([4] * 12 + [1] * 3)
-    found = find_prototypes(features, labels)
+    with patch.object(memory, "GROUPS", 3):
+        found = find_prototypes(features, labels)
     assert found.pretrained is None
     assert found.labels.tolist() == [1, 4, 4, 4]
     mean = features.mean(0)
@@ -72,3 +74,11 @@ def test_a_run_knows_the_network_that_it_was_trained_from(
     weights.unlink()
     assert open_origin(run.folder).digest == other.digest
     assert memory.load(run.folder, run.model).prototypes is not None
+
+
+def test_many_classes_have_fewer_groups() -> None:
+    labels = torch.arange(2400) // 6
+    found = find_prototypes(torch.randn(2400, 2), labels)
+    assert len(found.labels) == 400 * 3  # six images are three groups at most
+    with patch.object(memory, "MOST", 800):
+        assert len(find_prototypes(torch.randn(2400, 2), labels).labels) == 800

@@ -12,6 +12,8 @@ from dial.errors import DialError
 from dial.training import run_folder
 from dial.training.settings import PRESETS, Settings, choose, preset_for
 
+_OWN = ("method", "seed", "merge_sources")  # settings that differ between cells of one grid
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -112,7 +114,7 @@ def check_settings(cells: Sequence[Cell], out: Path, results: Sequence[Mapping[s
         now = {"settings": planned.get(folder, cells[0]).settings().stored()}
         changes = run_folder.differences(before, now)
         if folder not in planned:  # another row or seed
-            changes = {k: v for k, v in changes.items() if not k.startswith(("method", "seed"))}
+            changes = {k: v for k, v in changes.items() if not k.startswith(_OWN)}
         if changes:
             wanted = f"the settings that the cell in {folder} was run with"
             fix = "give the same settings, or another --out"

@@ -19,8 +19,8 @@ from dial.methods import Prototypes
 
 NAME = "memory.safetensors"
 VERSION = 2
-GROUPS = 3
-"""Groups of similar images in a class, each with a centroid."""
+GROUPS, MOST = 10, 2000
+"""Groups of similar images in a class, each with a centroid; and at most so many in all."""
 
 
 class Memory(NamedTuple):
@@ -52,10 +52,10 @@ def find_prototypes(
     from sklearn.cluster import KMeans
 
     similar = features if pretrained is None else pretrained
-    groups, classes = [], []
+    groups, classes, num_classes = [], [], len(labels.unique())
     for label in labels.unique().tolist():
         rows = (labels == label).nonzero().flatten()
-        count = min(GROUPS, max(1, len(rows) // 2))
+        count = max(1, min(GROUPS, MOST // num_classes, len(rows) // 2))
         found = KMeans(count, n_init=1, random_state=0).fit_predict(similar[rows].numpy())
         groups += [rows[torch.from_numpy(found == number)] for number in range(count)]
         classes += count * [label]
