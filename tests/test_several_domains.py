@@ -74,6 +74,13 @@ def test_every_method_takes_several_sources_and_targets(
         assert not any(type(m).__module__.startswith("dial") for m in run.network.modules())
 
 
+def test_a_list_of_one_target_gives_a_mapping(domains: dict[str, Path], tmp_path: Path) -> None:
+    found = dial.adapt(domains["noon"], [domains["dusk"]], **settings(tmp_path))
+    assert [*found] == ["dusk"]
+    assert found["dusk"].folder == found.folder == tmp_path / "run"
+    assert found.result == found["dusk"].result
+
+
 def test_a_source_has_statistics_of_its_own(domains: dict[str, Path], tmp_path: Path) -> None:
     sources = [domains["noon"], domains["morning"]]
     run = dial.adapt(sources, domains["dusk"], **settings(tmp_path))

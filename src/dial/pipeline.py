@@ -20,6 +20,7 @@ from dial import backbones, files, methods
 from dial.backbones import Backbone
 from dial.console import Reporter
 from dial.data.batches import Batches
+from dial.data.domain import short_names
 from dial.data.holdout import hold_out, sample
 from dial.data.prepare import PreparedSource, prepare_domains
 from dial.data.transforms import Preprocessing
@@ -124,7 +125,7 @@ def adapt(
             `method` and `backbone` also take objects: a `Method`, a `Backbone` or a network.
 
     Returns:
-        The finished run; of several targets a mapping from their names to their runs.
+        The finished run; of a list of targets a mapping from their names to their runs.
 
     Raises:
         DialError: something is wrong with the images, the settings or the run's folder.
@@ -158,8 +159,9 @@ def adapt(
     if minutes is not None:
         settings = _fit_into(minutes, settings, options, job, folder)
     search = tuning.plan(settings, tune=tune, validator=validator)
+    is_list = isinstance(target, list | tuple)
     if search is None:
-        return train(settings, folder, resume=resume)
+        return _as_asked(train(settings, folder, resume=resume), job, is_list=is_list)
     if origin is not None:
         _refuse({"tune": search.field})
     if len(job.targets) > 1:
@@ -179,7 +181,15 @@ def adapt(
         about=_about(job, origin),
     )
     _write_page(folder, execution)
-    return runs.load(folder)
+    return _as_asked(runs.load(folder), job, is_list=is_list)
+
+
+def _as_asked(found: Run | TargetRuns, job: Job, *, is_list: bool) -> Run | TargetRuns:
+    """Returns a mapping if targets were given as a list, also as a list of one."""
+    if isinstance(found, TargetRuns) or not is_list:
+        return found
+    (name,) = short_names(job.targets)
+    return TargetRuns(found.folder, {name: found}, found.result, found.history)
 
 
 @dataclass(frozen=True)

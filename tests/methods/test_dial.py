@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from dial import DialError, DomainAlignment, methods, use_domain
+from dial.backbones import Backbone
 from dial.references import Anchored
 
 from .small import backbone, batch, cross_entropy, entropy, numpy
@@ -101,3 +103,12 @@ def test_joint_and_separate_passes_agree_with_several_domains() -> None:
         gradients.append([p.grad for p in trainee.parameters()])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_what_cannot_be_folded_is_refused_before_the_training() -> None:
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3, groups=2), nn.Flatten(), nn.Linear(64, 3)
+    )
+    record = Backbone.of(network, image_size=8, append_after=(), insert_before=("1",))
+    with pytest.raises(DialError, match="a convolution without groups"):
+        methods.create("dial", {"reference": "whitened:2"}).prepare(record)

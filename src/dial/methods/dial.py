@@ -89,6 +89,7 @@ class Dial(Method):
         if self.centroids or self.head:
             linear_classifier(backbone.network, backbone.classifier)  # fail before training
         backbone.convert(self.reference_for(backbone), affine=self.affine, mixing=self.mixing)
+        fold(backbone.network, backbone.targets[0], fuse=False)  # what cannot be folded fails here
         return Trainee(backbone, extra=PseudoLabels() if self.pseudo_labels else None)
 
     @property
