@@ -24,17 +24,17 @@ from dial.data.domain import short_names
 from dial.data.holdout import hold_out, sample
 from dial.data.prepare import PreparedSource, prepare_domains
 from dial.data.transforms import Preprocessing
-from dial.deployment import memory, runs
+from dial.deployment import memory, pretrained, runs
 from dial.deployment import model as models
 from dial.deployment.memory import Memory
-from dial.deployment.origin import Origin, Start, digest_of, find_pretrained, open_origin
+from dial.deployment.origin import Origin, Start, open_origin
 from dial.deployment.runs import Run, TargetRuns
 from dial.errors import DialError
 from dial.layers import use_domain_if_any
-from dial.methods import ByDomain, Candidate, Images, Method, Prototypes, Trainee
+from dial.methods import ByDomain, Candidate, Images, Method, Trainee
 from dial.reporting import record
 from dial.reporting.report import report
-from dial.selection import accuracy, choice, drift, outputs, tuning
+from dial.selection import accuracy, choice, outputs, tuning
 from dial.selection.outputs import SAMPLE, Observer, Outputs, Unadapted
 from dial.selection.tuning import Attempt
 from dial.selection.validators import Validator
@@ -692,51 +692,18 @@ class Process:
 
     def _remember(self, images: Observer, predictor: nn.Module, seen: Outputs | None) -> Memory:
         """Returns what later runs and checks need to know of the domains."""
-        prototypes = self.origin.prototypes if self.origin else None
-        classifier, count = self.backbone.classifier, len(self.classes)
-        digest = None
+        model = models.Model(predictor, self.classes, images.preprocessing, self.backbone.name)
+        prototypes, digest = self.origin.prototypes if self.origin else None, None
         if self._sources():
-            prototypes, digest = self._find_prototypes(images, predictor)
+            before = self.first.get(images.domain), self.chosen.get(images.domain)
+            weights = str(self.settings.weights)
+            prototypes, digest = memory.look_back(images, model, weights, candidates=before)
         elif self.method.trains:
             prototypes = None  # they are of the features from before
         elif self.origin and self.origin.pretrained:
-            digest = digest_of(self.origin.pretrained)
-        batches = images.batches(images.target, drift.DESCRIBED)
-        described = [*drift.describe(predictor, batches, classifier=classifier)]
-        descriptions, logits = (torch.cat(parts) for parts in zip(*described, strict=True))
-        if seen is not None:
-            logits = torch.from_numpy(seen.target.logits)
-        predicted = logits.argmax(1).bincount(minlength=count)
-        return Memory(prototypes, descriptions, predicted, digest)
-
-    def _find_prototypes(
-        self, images: Observer, predictor: nn.Module
-    ) -> tuple[Prototypes, str | None]:
-        """Returns prototypes of the source, and the digest of the pretrained network behind it.
-
-        A method that has chosen among candidates has the features of the source already.
-        """
-        model = models.Model(predictor, self.classes, images.preprocessing, self.backbone.name)
-        with torch.random.fork_rng(devices=[]):
-            pretrained = find_pretrained(model, str(self.settings.weights))
-        chosen, first = (each.get(images.domain) for each in (self.chosen, self.first))
-        before: Tensor | None = None
-        if chosen is not None and chosen.labels is not None:
-            features, labels = chosen.source, chosen.labels
-            before = first.source if first is not None else None
-        else:
-            most = FITTED[0] // len(images.sources)
-            few = {name: sample(source, most) for name, source in images.sources.items()}
-            some = replace(images, sources=few)
-            seen = some.observe_sources(predictor, FITTED[0])
-            features, labels = torch.from_numpy(seen.features), torch.from_numpy(seen.labels)
-            if pretrained is not None:
-                network = pretrained.network.to(self.fabric.device)
-                before = torch.from_numpy(some.observe_sources(network, FITTED[0]).features)
-        if pretrained is None or before is None:
-            return memory.find_prototypes(features, labels), None
-        known = memory.find_prototypes(features, labels, pretrained=before)
-        return known, digest_of(pretrained)
+            digest = pretrained.digest(self.origin.pretrained)
+        predicted = None if seen is None else torch.from_numpy(seen.target.logits).argmax(1)
+        return memory.remember(images, model, prototypes, digest, predicted)
 
     def conclude(self, results: dict[str, dict[str, Any]], progress: Progress) -> None:
         """Write the result of several targets, which makes the run finished."""

@@ -6,6 +6,7 @@ balance of the predictions, against which new images are compared.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +14,14 @@ import torch
 from torch import Tensor
 
 from dial import files
+from dial.data.holdout import sample
+from dial.deployment import pretrained as pretrained_networks
 from dial.deployment.model import Model
 from dial.errors import DialError
-from dial.methods import Prototypes
+from dial.methods import Candidate, Prototypes
+from dial.selection import drift
+from dial.selection.outputs import Observer
+from dial.training.budget import FITTED
 
 NAME = "memory.safetensors"
 VERSION = 2
@@ -65,6 +71,66 @@ def find_prototypes(
 
     before = None if pretrained is None else means(pretrained)
     return Prototypes(means(features), torch.tensor(classes), before)
+
+
+def look_back(
+    images: Observer,
+    model: Model,
+    weights: str,
+    *,
+    candidates: tuple[Candidate | None, Candidate | None],
+) -> tuple[Prototypes, str | None]:
+    """Returns prototypes of the source, and the digest of the pretrained network behind them.
+
+    Args:
+        images: with the sources.
+        model: the finished one.
+        weights: those that it was trained from.
+        candidates: the one from before training and the one that was chosen, if there were any;
+            they have the features of the source already.
+    """
+    pretrained = pretrained_networks.find(model, weights)
+    first, chosen = candidates
+    before: Tensor | None = None
+    if chosen is not None and chosen.labels is not None:
+        features, labels = chosen.source, chosen.labels
+        before = first.source if first is not None else None
+    else:
+        most = FITTED[0] // len(images.sources)
+        few = {name: sample(source, most) for name, source in images.sources.items()}
+        some = replace(images, sources=few)
+        seen = some.observe_sources(model.network, FITTED[0])
+        features, labels = torch.from_numpy(seen.features), torch.from_numpy(seen.labels)
+        if pretrained is not None:
+            network = pretrained.network.to(next(model.network.parameters()).device)
+            before = torch.from_numpy(some.observe_sources(network, FITTED[0]).features)
+    if pretrained is None or before is None:
+        return find_prototypes(features, labels), None
+    known = find_prototypes(features, labels, pretrained=before)
+    return known, pretrained_networks.digest(pretrained)
+
+
+def remember(
+    images: Observer,
+    model: Model,
+    prototypes: Prototypes | None,
+    digest: str | None,
+    predicted: Tensor | None,
+) -> Memory:
+    """Returns the memory of a finished model.
+
+    Args:
+        images: with the target.
+        model: the finished one.
+        prototypes: of the source, if there was one.
+        digest: of the pretrained network that they know.
+        predicted: classes of the target images; by default those of the images described.
+    """
+    batches = images.batches(images.target, drift.DESCRIBED)
+    described = [*drift.describe(model.network, batches, classifier=images.classifier)]
+    descriptions, logits = (torch.cat(parts) for parts in zip(*described, strict=True))
+    labels = logits.argmax(1) if predicted is None else predicted
+    return Memory(prototypes, descriptions, labels.bincount(minlength=len(model.classes)), digest)
 
 
 def save(folder: Path, memory: Memory, *, classes: Sequence[str]) -> None:

@@ -1,21 +1,21 @@
 """The finished model that a run without source images starts from."""
 
-import hashlib
 import os
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dial import backbones
 from dial.backbones import Backbone
 from dial.data.transforms import Preprocessing
 from dial.deployment import memory, runs
 from dial.deployment import model as models
+from dial.deployment import pretrained as pretrained_networks
+from dial.deployment.pretrained import digest_tensors
 from dial.deployment.runs import Run
 from dial.errors import DialError
 from dial.files import printable
@@ -47,12 +47,12 @@ class Origin:
         """A hash of all that a run depends on: tensors, classes, preprocessing, prototypes."""
         about = [*self.classes, repr(self.preprocessing)]
         if self.pretrained is not None:
-            about.append(digest_of(self.pretrained))
+            about.append(pretrained_networks.digest(self.pretrained))
         tensors = models.state(self.backbone.network)
         if self.prototypes is not None:
             parts = self.prototypes._asdict()
             tensors |= {name: part.clone() for name, part in parts.items() if part is not None}
-        return _digest(tensors, "\n".join(about))
+        return digest_tensors(tensors, about="\n".join(about))
 
     def describe(self) -> dict[str, Any]:
         """Returns what config.json says about it."""
@@ -121,47 +121,15 @@ def _of_run(
                 fix=f"leave --{name.replace(' ', '-')} out: a finished model has its own",
             )
     weights = str(run_folder.read_config(folder / "config.json")["settings"]["weights"])
-    pretrained = find_pretrained(model, weights)
+    pretrained = pretrained_networks.find(model, weights)
     prototypes = None
     if (folder / memory.NAME).exists():
         prototypes, *_, known = memory.load(folder, model)
-        if prototypes and (pretrained is None or digest_of(pretrained) != known):
+        if prototypes and (pretrained is None or pretrained_networks.digest(pretrained) != known):
             pretrained, prototypes = None, prototypes._replace(pretrained=None)
     entry = replace(entry, network=model.network)
     origin = _origin(printable(folder), entry, model, prototypes, str(folder.resolve()))
     return replace(origin, weights=weights, pretrained=pretrained)
-
-
-def find_pretrained(model: models.Model, weights: str) -> Backbone | None:
-    """Returns the network that a model was trained from, if its weights are at hand."""
-    if weights == "none" or backbones.is_object(model.backbone):
-        return None
-    try:
-        entry = backbones.create(
-            model.backbone,
-            num_classes=len(model.classes),
-            weights=weights,
-            image_size=model.preprocessing.size,
-        )
-    except DialError:  # a file that is gone
-        return None
-    entry.network.eval()
-    return entry if entry.pretrained else None
-
-
-def digest_of(entry: Backbone) -> str:
-    """Returns a hash of a network's tensors, but for its classifier, which may be a random one."""
-    tensors = models.state(entry.network)
-    own = {k: v for k, v in tensors.items() if not k.startswith(f"{entry.classifier}.")}
-    return _digest(own, entry.name)
-
-
-def _digest(tensors: Mapping[str, Tensor], about: str) -> str:
-    content = hashlib.blake2b(about.encode(), digest_size=16)
-    for name, tensor in tensors.items():
-        content.update(name.encode())
-        content.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-    return content.hexdigest()
 
 
 def _of_file(path: Path, *, classes: Any, backbone: Any, image_size: int | None) -> Origin:
