@@ -217,6 +217,7 @@ def test_a_network_without_batch_norm_goes_on_and_resumes(
     assert same(run, dial.adapt(**given, image_size=160, resume=True))
     with pytest.raises(DialError, match="one without any"):
         dial.adapt(**given | {"out": options["out"].with_name("never"), "steps": 0}, image_size=160)
+    assert not options["out"].with_name("never").exists()
 
 
 def test_a_damaged_memory_is_refused(

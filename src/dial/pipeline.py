@@ -323,8 +323,11 @@ def _run(
     if run_folder.is_finished(folder, config, resume=resume):
         return runs.load_all(folder, backbone=network)
     torch.manual_seed(settings.seed)
-    backbone = _backbone(settings, job, origin)
+    sources, targets = job.names()
+    backbone = replace(_backbone(settings, job, origin), sources=sources, targets=targets)
     if not run_folder.holds_run(folder):
+        with torch.random.fork_rng(devices=[]):  # what it refuses leaves nothing behind
+            method.prepare(copy.deepcopy(backbone))
         config = run_folder.describe(
             settings.resolve(method, backbone),
             job.domains,
@@ -334,8 +337,6 @@ def _run(
             execution=asdict(job.execution),
         )
         files.write_json(folder / "config.json", config)
-    sources, targets = job.names()
-    backbone = replace(backbone, sources=sources, targets=targets)
     plan = Plan(job, origin, settings, method, backbone, torch.get_rng_state())
     launch(_process, plan, folder, attempt, resume=resume, execution=job.execution)
     return runs.load_all(folder, backbone=network)
