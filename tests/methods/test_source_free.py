@@ -1,9 +1,11 @@
 """The method `source_free`: the loss, the classifier that is kept, and prototypes."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from dial import methods
@@ -162,3 +164,33 @@ def test_a_network_without_batch_norm_is_trained_as_it_is() -> None:
     method.finish(trainee, images_of(target))
     names = [each.name for each in method.candidates(trainee, images_of(target), first["target"])]
     assert names == ["classifier", "head"]
+
+
+@pytest.mark.parametrize("knows", ["pretrained", "model"])
+def test_the_training_starts_from_the_network_that_neighbors_agree_with(knows: str) -> None:
+    torch.manual_seed(0)
+    labels = torch.arange(40) % 4
+    shades = torch.tensor([-3.0, -1.0, 1.0, 3.0])[labels]
+    target = shades[:, None, None, None] + 0.1 * torch.randn(40, 3, 8, 8)
+    given, pretrained = backbone(), backbone()
+    blind = given if knows == "pretrained" else pretrained
+    for parameter in blind.network[0].parameters():  # type: ignore[index]
+        parameter.data.zero_()  # all images look the same
+    method, domains = methods.create("source_free"), {"sources": (), "targets": ("target",)}
+    trainee = method.prepare(replace(given, append_after=(), **domains))  # type: ignore[arg-type]
+    with torch.no_grad():
+        seen = [Trainee(each).eval()(target).features for each in (given, pretrained)]
+    probe = LogisticRegression(C=100).fit(seen[0].numpy(), labels.numpy())
+    classifier = trainee.network[5]  # type: ignore[index]
+    classifier.weight.data = torch.from_numpy(probe.coef_).float()
+    classifier.bias.data = torch.from_numpy(probe.intercept_).float()
+    centroids = [torch.stack([x[labels == k].mean(0) for k in range(4)]) - x.mean(0) for x in seen]
+    known = Prototypes(centroids[0], torch.arange(4), centroids[1])
+    method.begin(trainee, images_of(target, pretrained=pretrained, prototypes=known))
+    assert method.figures(trainee) == {"trained_from": knows}
+    trainee.eval()
+    with torch.no_grad():
+        output = trainee(target)
+    torch.testing.assert_close(output.features, seen[knows == "pretrained"], atol=1e-4, rtol=1e-4)
+    assert (output.logits.argmax(1) == labels).float().mean() > 0.9
+    assert not classifier.weight.requires_grad

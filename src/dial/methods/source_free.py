@@ -12,7 +12,8 @@ from dial import losses
 from dial.backbones import Backbone
 from dial.data.batches import Batch
 from dial.errors import DialError
-from dial.layers import calibrate, fold, use_domain_if_any
+from dial.layers import DomainAlignment, calibrate, fold, use_domain_if_any
+from dial.methods._agreement import agreement
 from dial.methods._head import Fitted, fit_to_target, make_candidate
 from dial.methods._probe import extract
 from dial.methods._pseudo_labels import PseudoLabels
@@ -72,7 +73,7 @@ class SourceFree(Method):
                 got=f"{backbone.name}, which has none that are not frozen",
                 fix="--steps 0 takes statistics alone; or give fewer layers in frozen",
             )
-        return Trainee(backbone, extra=PseudoLabels())
+        return Trainee(backbone, extra=_Labels())
 
     @property
     def refreshes(self) -> tuple[float, ...]:  # type: ignore[override]
@@ -86,23 +87,39 @@ class SourceFree(Method):
     def begin(self, trainee: Trainee, images: Images) -> dict[str, Candidate]:
         """Make pseudo-labels; returns the network as it came, for each target.
 
-        The features of such a candidate are those of the pretrained network, if there is one.
+        The features of such a candidate are those of the pretrained network, if there is one. The
+        training then starts from the pretrained network with the head, if neighbors agree better
+        with that than with the network as it came.
         """
-        fitted = {}
-        for domain, batches in images.targets.items():
-            output = extract(trainee, batches, domain)
-            if images.pretrained is not None:
-                network = Trainee(images.pretrained).to(output.features.device)
-                output = output._replace(features=extract(network, batches, domain).features)
-            known = self._prototypes(trainee, images, output, first=True)
-            # What classes look like is known best by what is remembered of the source.
-            trained = images.prototypes is None or images.pretrained is None
-            fitted[domain] = self._fit(images, domain, output, known, trained=trained)
+        own = {domain: extract(trainee, each, domain) for domain, each in images.targets.items()}
+        fitted = {domain: self._fit_first(trainee, images, domain, own[domain]) for domain in own}
         self._renew(trainee, images, fitted)
-        return {
+        first = {
             domain: make_candidate("start", trainee, each, own_classifier=True)
             for domain, each in fitted.items()
         }
+        if images.pretrained is not None and len(own) == 1:  # of several targets each has its head
+            domain = images.domain
+            spaces = [(each.source, each.target) for each in first.values()]
+            own_prototypes, labels = self._prototypes(trainee, images, own[domain])
+            spaces.append((own_prototypes, own[domain].features))
+            anew = make_candidate("", Trainee(images.pretrained), fitted[domain])
+            predictions = [each.logits.argmax(1) for each in (first[domain], anew)]
+            before, after = agreement(predictions, labels, spaces)
+            if after > before:
+                _start_from(trainee, replace(images.pretrained, network=anew.network))
+        return first
+
+    def _fit_first(self, trainee: Trainee, images: Images, domain: str, output: Output) -> Fitted:
+        """Fit a head to the pretrained network's features, if there is one, or to the network's."""
+        if images.pretrained is not None:
+            network = Trainee(images.pretrained).to(output.features.device)
+            features = extract(network, images.targets[domain], domain).features
+            output = output._replace(features=features)
+        known = self._prototypes(trainee, images, output, pretrained=True)
+        # What classes look like is known best by what is remembered of the source.
+        trained = images.prototypes is None or images.pretrained is None
+        return self._fit(images, domain, output, known, trained=trained)
 
     def refresh(self, trainee: Trainee, images: Images, first: Mapping[str, Candidate]) -> None:
         """Fit the head to the features as they are now, and renew the pseudo-labels."""
@@ -154,6 +171,11 @@ class SourceFree(Method):
             make_candidate("head", trainee, fitted),
         ]
 
+    def figures(self, trainee: Trainee) -> dict[str, Any]:
+        """Returns which network the training started from."""
+        anew = trainee.extra.starts_anew  # type: ignore[union-attr]
+        return {"trained_from": "pretrained" if anew else "model"}
+
     def predictor(self, trainee: Trainee, images: Images) -> nn.Module:
         """Returns the trained network with the target's statistics."""
         is_aligned = trainee.backbone.normalizes()
@@ -166,14 +188,14 @@ class SourceFree(Method):
         return self._fit(images, domain, output, known, before=first)
 
     def _prototypes(
-        self, trainee: Trainee, images: Images, output: Output, *, first: bool = False
+        self, trainee: Trainee, images: Images, output: Output, *, pretrained: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Returns prototypes and their labels; the `first` ones by the pretrained network."""
+        """Returns prototypes and their labels, by the network or by the pretrained one."""
         if images.prototypes is not None:
-            centroids, labels, pretrained = images.prototypes
-            known = pretrained if first and images.pretrained is not None else centroids
-            if known is not None:
-                return known.to(output.features), labels
+            centroids, labels, before = images.prototypes
+            if before is not None and (pretrained or trainee.extra.starts_anew):  # type: ignore[union-attr]
+                centroids = before
+            return centroids.to(output.features), labels
         classifier = linear_classifier(trainee.network, trainee.backbone.classifier)
         centroids = guess_prototypes(output, classifier.weight)
         return centroids, torch.arange(len(centroids))
@@ -191,6 +213,26 @@ class SourceFree(Method):
         given = images.given(domain)
         head, moved = fit_to_target(known, output, before=before, trained=trained, given=given)
         return Fitted(domain, head, {}, moved, known[0].cpu(), known[1].cpu())
+
+
+class _Labels(PseudoLabels):
+    """The pseudo-labels, and whether the training starts from the pretrained network."""
+
+    starts_anew = False
+
+
+def _start_from(trainee: Trainee, pretrained: Backbone) -> None:
+    """Replace the network's tensors by those of another one, if they are of the same shapes."""
+    backbone = trainee.backbone
+    if backbone.normalizes():
+        reference = next(m for m in trainee.modules() if isinstance(m, DomainAlignment)).reference
+        domains = (*backbone.sources, *backbone.targets)
+        entry = replace(pretrained, append_after=(), insert_before=())
+        entry.convert(reference, domains)
+    state, own = pretrained.network.state_dict(), trainee.network.state_dict()
+    if {k: v.shape for k, v in state.items()} == {k: v.shape for k, v in own.items()}:
+        trainee.network.load_state_dict(state)
+        trainee.extra.starts_anew = True  # type: ignore[union-attr]
 
 
 @torch.no_grad()
