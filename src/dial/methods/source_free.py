@@ -43,7 +43,8 @@ class SourceFree(Method):
     of the self-trained head, with class prototypes in place of a source. The head also sees the
     features of the pretrained network that the model was trained from, if there is one, and the
     first head sees these alone: training on a source forgets what the target needs (Zhang et al.
-    2023, <https://arxiv.org/abs/2212.07585>). Of the network as it came, the trained one, and that
+    2023, <https://arxiv.org/abs/2212.07585>). The training starts from the network as it came, or
+    from the pretrained one with that head. Of the network as it came, the trained one, and that
     with the head, the best one without labels is chosen.
     """
 
