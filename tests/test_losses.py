@@ -138,3 +138,21 @@ def test_information_is_the_negative_mutual_information() -> None:
     mean = p.mean(0)
     wanted = -sum((p[i] * np.log(p[i] / mean)).sum() for i in range(30)) / 30
     assert float(losses.information(logits)) == pytest.approx(wanted)
+
+
+def test_information_with_the_marginal_of_many_images() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 5, generator=generator).double().requires_grad_()
+    marginal = torch.rand(5, generator=generator).double()
+    marginal /= marginal.sum()
+    p = logits.detach().numpy()
+    p = np.exp(p) / np.exp(p).sum(1, keepdims=True)
+    wanted = -(p * np.log(p)).sum(1).mean() + (p.mean(0) * np.log(marginal.numpy())).sum()
+    assert losses.information(logits, marginal).item() == pytest.approx(wanted)
+    # With the batch's own mean it is the same loss, and its gradient too.
+    own = logits.detach().softmax(1).mean(0)
+    gradients = []
+    for loss in (losses.information(logits, own), losses.information(logits)):
+        gradients.append(torch.autograd.grad(loss, logits)[0])
+    torch.testing.assert_close(*gradients)
+    assert losses.information(logits, torch.eye(5)[0].double()).isfinite()  # four never predicted

@@ -31,7 +31,7 @@ def test_the_loss_is_information_and_cross_entropy_on_pseudo_labels() -> None:
     target = torch.randn(24, 3, 8, 8)
     method = methods.create("source_free", {"information": 0.7, "pseudo_labels": 0.4})
     trainee = method.prepare(backbone())
-    method.begin(trainee, images_of(target))
+    first = method.begin(trainee, images_of(target))["target"]
     trainee.train()
     places = torch.tensor([3, 0, 7, 12, 20, 5, 9, 11])
     batch = Batch(target[:0], EMPTY, target[places], places)
@@ -40,8 +40,11 @@ def test_the_loss_is_information_and_cross_entropy_on_pseudo_labels() -> None:
         logits = trainee(target[places]).logits.double()
     p = logits.softmax(1)
     entropy = -(p * p.log()).sum(1).mean()
-    mean = p.mean(0)
-    information = entropy + (mean * mean.log()).sum()
+    with torch.no_grad():  # the mean prediction: of all images before training, then of batches too
+        before = first.logits.double().softmax(1).mean(0)
+    weight = 8 / (8 + 10 * 4)  # a batch, beside ten images of each class
+    marginal = (1 - weight) * before + weight * p.mean(0)
+    information = entropy + (p.mean(0) * marginal.log()).sum()
     torch.testing.assert_close(
         terms["information"].double(), 0.7 * information, atol=1e-5, rtol=1e-4
     )

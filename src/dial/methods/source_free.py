@@ -32,6 +32,8 @@ from dial.methods.interface import (
 )
 from dial.references import Reference
 
+_PER_CLASS = 10  # images of each class over which the mean prediction is taken
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFree(Method):
@@ -55,7 +57,7 @@ class SourceFree(Method):
     reference: str | Reference = "anchored:0.1"
     """Reference distribution; anchored takes the network's own statistics as its prior."""
     information: float = 1.0
-    """Weight of the target's entropy minus that of the mean prediction."""
+    """Weight of the target's entropy minus that of the mean prediction over many steps."""
     pseudo_labels: float = 0.3
     """Weight of the cross-entropy on the target's pseudo-labels, those of the head."""
     refits: int = 5
@@ -74,7 +76,7 @@ class SourceFree(Method):
                 got=f"{backbone.name}, which has none that are not frozen",
                 fix="--steps 0 takes statistics alone; or give fewer layers in frozen",
             )
-        return Trainee(backbone, extra=_Labels())
+        return Trainee(backbone, extra=_State(len(backbone.targets), backbone.num_classes))
 
     @property
     def refreshes(self) -> tuple[float, ...]:  # type: ignore[override]
@@ -109,6 +111,7 @@ class SourceFree(Method):
             before, after = agreement(predictions, labels, spaces)
             if after > before:
                 _start_from(trainee, replace(images.pretrained, network=anew.network))
+                trainee.extra.expect(0, anew.logits)  # type: ignore[operator, union-attr]
         return first
 
     def _fit_first(self, trainee: Trainee, images: Images, domain: str, output: Output) -> Fitted:
@@ -128,8 +131,11 @@ class SourceFree(Method):
         self._renew(trainee, images, fitted)
 
     def _renew(self, trainee: Trainee, images: Images, fitted: Mapping[str, Fitted]) -> None:
+        state: Any = trainee.extra
         labels = {n: (each.head.labels, each.head.confidence) for n, each in fitted.items()}
-        trainee.extra.renew(labels, images.starts)  # type: ignore[operator, union-attr]
+        state.renew(labels, images.starts)
+        for target, each in enumerate(fitted.values()):
+            state.expect(target, each.target.logits)
 
     def terms(self, trainee: Any, batch: Batch, progress: float) -> Iterator[Terms]:  # noqa: ARG002
         """Yields the terms of all targets, and of labelled images of the only one."""
@@ -137,19 +143,23 @@ class SourceFree(Method):
         places = split_places(batch, sizes)
         parts = images.split([*sizes.values()])
         terms: Terms = {}
-        for domain, of_target, rows in zip(sizes, parts, places, strict=True):
+        for target, (domain, of_target, rows) in enumerate(zip(sizes, parts, places, strict=True)):
             joint = of_target if batch.labelled is None else torch.cat([of_target, batch.labelled])
             with use_domain_if_any(trainee, domain):
                 logits = trainee(joint).logits
             own, labelled = logits[: len(of_target)], logits[len(of_target) :]
-            terms = add_terms(terms, self._target(trainee, own, rows, 1 / len(sizes)))
+            terms = add_terms(terms, self._target(trainee, target, own, rows))
             if batch.known is not None:
                 loss = nn.functional.cross_entropy(labelled.float(), batch.known)
                 terms = add_terms(terms, {"labelled": loss})
         yield terms
 
-    def _target(self, trainee: Any, logits: Tensor, places: Tensor | None, share: float) -> Terms:
-        terms = {"information": self.information * share * losses.information(logits)}
+    def _target(self, trainee: Any, target: int, logits: Tensor, places: Tensor | None) -> Terms:
+        share = 1 / len(trainee.backbone.targets)
+        memory = _PER_CLASS * logits.shape[1]
+        marginal = trainee.extra.expect(target, logits.detach(), images=memory)
+        information = losses.information(logits, marginal)
+        terms = {"information": self.information * share * information}
         if self.pseudo_labels and len(trainee.extra.labels):
             loss = trainee.extra.cross_entropy(logits, places)
             terms["pseudo_labels"] = self.pseudo_labels * share * loss
@@ -216,10 +226,27 @@ class SourceFree(Method):
         return Fitted(domain, head, {}, moved, known[0].cpu(), known[1].cpu())
 
 
-class _Labels(PseudoLabels):
-    """The pseudo-labels, and whether the training starts from the pretrained network."""
+class _State(PseudoLabels):
+    """Pseudo-labels, the mean prediction for each target, and where the training starts."""
 
     starts_anew = False
+    """Whether the training starts from the pretrained network."""
+
+    def __init__(self, targets: int, num_classes: int) -> None:
+        super().__init__()
+        self.marginals: Tensor
+        self.register_buffer("marginals", torch.full((targets, num_classes), 1 / num_classes))
+
+    @torch.no_grad()
+    def expect(self, target: int, logits: Tensor, *, images: float | None = None) -> Tensor:
+        """Take predictions into a target's mean, and return it.
+
+        `images` is what the mean so far counts for; by default nothing is left of it.
+        """
+        rate = 1.0 if images is None else len(logits) / (len(logits) + images)
+        mean = logits.float().softmax(1).mean(0).to(self.marginals)
+        self.marginals[target].lerp_(mean, rate)
+        return self.marginals[target].clone()
 
 
 def _start_from(trainee: Trainee, pretrained: Backbone) -> None:
