@@ -112,6 +112,7 @@
   };
 
   /* What is seen of an image. */
+  const isTold = (given) => given !== null && given !== UNSURE;
   const count = () => state.answers.filter((each) => each !== null).length;
   const show = (place) => {
     state.place = place;
@@ -207,7 +208,7 @@
   /* The end, which can also be looked at midway. */
   const percent = (value) => `${(100 * value).toFixed(1)}\u202f%`;
   const measure = () => {
-    const told = images.map((_, index) => index).filter((index) => state.answers[index] > UNSURE);
+    const told = images.map((_, index) => index).filter((index) => isTold(state.answers[index]));
     const right = told.filter((index) => state.answers[index] === images[index].predicted);
     return {
       told: told.length, right: right.length,
@@ -263,7 +264,7 @@
   const cell = (value) => /[",\r\n]/.test(value) ? `"${value.replace(/"/g, '""')}"` : String(value);
   const table = () => {
     const rows = images.map((image, index) => ({
-      path: image.path, label: state.answers[index] > UNSURE ? classes[state.answers[index]] : "",
+      path: image.path, label: isTold(state.answers[index]) ? classes[state.answers[index]] : "",
       predicted: classes[image.predicted], peeked: state.peeked[index] ? data.peeked : "no",
       purpose: data.purpose, population: data.population, sample: images.length, seed: data.seed,
       run: data.run,

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as resources
 from pathlib import Path
@@ -101,7 +101,7 @@ def label(
     draw = Drawing(finished, domain.images, seed, device, quiet)
     sample = draw.for_scoring(count) if purpose == "score" else draw.for_training(count)
     path = Path(out or finished.folder / NAMES[purpose])
-    files.write_text(path, render(sample, finished))
+    files.write_text(path, render(sample, finished.model.classes, run=finished.folder))
     return path
 
 
@@ -197,8 +197,11 @@ def _too_few(images: int, bad: int) -> DialError:
     )
 
 
-def render(sample: Sample, run: Run) -> str:
-    """Returns the page. What a user named is in it as JSON alone, and no script can begin there."""
+def render(sample: Sample, classes: Sequence[str], *, run: Path) -> str:
+    """Returns the page; `run` is the run's folder.
+
+    What a user named is in it as JSON alone, in which no script can begin.
+    """
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
@@ -209,13 +212,16 @@ def render(sample: Sample, run: Run) -> str:
         for name in ("label.html.jinja", "label.css", "label.js")
     )
     return environment.from_string(template).render(
-        style=style, script=script, data=_safe_json(_content(sample, run)), purpose=sample.purpose
+        style=style,
+        script=script,
+        data=_safe_json(_content(sample, classes, run)),
+        purpose=sample.purpose,
     )
 
 
-def _content(sample: Sample, run: Run) -> dict[str, Any]:
+def _content(sample: Sample, classes: Sequence[str], run: Path) -> dict[str, Any]:
     """Returns all that the page knows."""
-    folder = run.folder.resolve()
+    folder = run.resolve()
     identity = [str(folder), sample.purpose, sample.seed, sample.names]
     return {
         "key": hashlib.blake2b(json.dumps(identity).encode(), digest_size=12).hexdigest(),
@@ -224,7 +230,7 @@ def _content(sample: Sample, run: Run) -> dict[str, Any]:
         "seed": sample.seed,
         "population": sample.population,
         "unreadable": sample.unreadable,
-        "classes": run.model.classes,
+        "classes": classes,
         "columns": COLUMNS,
         "peeked": PEEKED,
         "images": [
