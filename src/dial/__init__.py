@@ -39,7 +39,7 @@ _FUNCTIONS = {
     "evaluate": ("deployment.prediction", "command"),
     "export": ("deployment.export", "command"),
     "fold": ("layers", ""),
-    "label": ("reporting.label", "report"),
+    "label": ("reporting.label", "command"),
     "predict": ("deployment.prediction", "command"),
     "report": ("reporting.report", "report"),
     "use_domain": ("layers", ""),

@@ -86,15 +86,20 @@
     const query = plain(byId("search").value);
     const ranked = buttons.map((button) => ({ button, rank: query ? rank(button.words, query) : 0 }));
     const found = [0, 1, 2].flatMap((r) => ranked.filter((each) => each.rank === r));
+    if (found.length !== shown.length || found.some(({ button }, place) => button !== shown[place])) {
+      arrange(found.map((each) => each.button));
+    }
+    activate(query ? 0 : -1);
+  };
+  const arrange = (wanted) => {
     for (const { key } of shown.slice(0, FEW)) key.textContent = "";
-    shown = found.map((each) => each.button);
+    shown = wanted;
     shown.slice(0, FEW).forEach((button, place) => {
       if (!searchesDigits) button.key.textContent = areDigits ? button.words : KEYS[place];
     });
     byId("classes").replaceChildren(...shown.map((button) => button.made));
     byId("classes").scrollTop = 0;
     byId("none").hidden = shown.length > 0;
-    activate(query ? 0 : -1);
   };
   const activate = (place) => {
     marked?.classList.remove("active");
