@@ -384,7 +384,7 @@ def label_command(
     images: Annotated[
         str | None,
         typer.Argument(
-            metavar="[IMAGES]",
+            metavar="IMAGES",
             help="The target's images; by default where they were when the run was made.",
             show_default=False,
         ),

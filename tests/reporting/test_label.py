@@ -230,6 +230,7 @@ def test_one_of_several_targets(folders: tuple[Path, Path], tmp_path: Path) -> N
     ("words", "message"),
     [
         ({"count": 0}, "wanted one image or more to label, got 0"),
+        ({"seed": -1}, "wanted a seed of 0 or more, got -1"),
         ({"purpose": "fun"}, "wanted labels for one of score and training, got 'fun'"),
         ({"images": "nowhere"}, "got 'nowhere', which does not exist"),
     ],

@@ -20,7 +20,7 @@ from ..conftest import CLASSES
 from .labelling import content, make_sample, photograph, rows
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
-DASH = " \u2013 "
+DASH = "\u2013"
 
 
 class Person:

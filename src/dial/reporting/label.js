@@ -230,7 +230,7 @@
     const tiles = [[String(found.told), "labelled"], [String(found.unsure), "could not be told"]];
     if (forScore && found.told) {
       tiles.unshift([percent(found.right / found.told), "accuracy on these images"],
-        [found.interval.map(percent).join(" – ").replace("\u202f%", ""), "95 % interval"]);
+        [found.interval.map(percent).join("–").replace("\u202f%", ""), "95 % interval"]);
     }
     if (found.peeked) tiles.push([String(found.peeked), "with the prediction in sight"]);
     byId("tiles").replaceChildren(...tiles.map(([figure, about], place) => {

@@ -96,6 +96,8 @@ def label(
         )
     if count < 1:
         raise DialError(wanted="one image or more to label", got=str(count), fix="use --count 50")
+    if seed < 0:
+        raise DialError(wanted="a seed of 0 or more", got=str(seed), fix="use --seed 0")
     finished = run if isinstance(run, Run) else load(run, target=target)
     domain = open_target(finished, images, data=data)
     draw = Drawing(finished, domain.images, seed, device, quiet)
@@ -127,6 +129,7 @@ class Drawing:
     def for_training(self, count: int) -> Sample:
         """Returns the images where labels help most, of those that are not for scoring."""
         order = self._order()
+        # Where files cannot be read, the sample for scoring may reach beyond what is kept for it.
         scored, _ = encode_first(self.images, order.tolist(), kept_for_scoring(0, count))
         rest = order[kept_for_scoring(len(order), count) :]
         pool = rest[~np.isin(rest, [*scored])][:LOOKED_AT]

@@ -6,10 +6,10 @@ sample that are less likely than the one seen, and half of those as likely, must
 sample without replacement from `N` images they are hypergeometric, else binomial.
 
 Intervals of Clopper and Pearson reject 2.5 % on each side instead. For samples of 50 images they
-cover the truth in 97 of 100 cases on average and in up to 99.6, so they are too long; the mid-P of
-each side does so for accuracies above 94 %. This one covers it in 95 on average and, for 97 of 100
-accuracies from 50 to 98 %, in 93 to 97. More is hardly possible: near an accuracy of 98 % no set of
-outcomes has a probability between 93 and 97 %.
+cover the truth in 97 of 100 cases on average and in up to 99.6, so they are too long; with the
+mid-P of each side they still are for accuracies above 94 %. This one covers it in 95 on average
+and, for 97 of 100 accuracies from 50 to 98 %, in 93 to 97. More is hardly possible: for 2 of 100
+accuracies no set of outcomes has a probability between 93 and 97 %.
 """
 
 import math
