@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dial.layers import fold as fold
     from dial.layers import use_domain as use_domain
     from dial.pipeline import adapt as adapt
+    from dial.reporting.label import label as label
     from dial.reporting.report import report as report
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ _FUNCTIONS = {
     "evaluate": ("deployment.prediction", "command"),
     "export": ("deployment.export", "command"),
     "fold": ("layers", ""),
+    "label": ("reporting.label", "command"),
     "predict": ("deployment.prediction", "command"),
     "report": ("reporting.report", "report"),
     "use_domain": ("layers", ""),

@@ -342,7 +342,12 @@ def predict_command(
 def evaluate_command(
     run: RunFolder,
     labelled: Annotated[
-        str, typer.Argument(metavar="LABELLED", help="Images with labels, as SOURCE of `adapt`.")
+        str,
+        typer.Argument(
+            metavar="LABELLED",
+            help="Images with labels, as SOURCE of `adapt`, or the table that a page of `dial "
+            "label` saved.",
+        ),
     ],
     *,
     target: OfTarget = None,
@@ -354,7 +359,7 @@ def evaluate_command(
 ) -> None:
     """Score a finished run on images that have labels."""
     from dial.console import print_listing
-    from dial.deployment.prediction import evaluate
+    from dial.deployment.prediction import describe, evaluate
     from dial.deployment.runs import load
 
     finished = load(run, target=target)
@@ -368,9 +373,67 @@ def evaluate_command(
             for name, (right, count) in scores.classes.items()
         ]
     )
-    typer.echo(f"accuracy {scores.accuracy:.1%} on {scores.images} images")
+    typer.echo(describe(scores))
     if scores.unreadable:
         typer.echo(f"{scores.unreadable} files could not be read and do not count", err=True)
+
+
+@app.command("label")
+def label_command(
+    run: RunFolder,
+    images: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="IMAGES",
+            help="The target's images; by default where they were when the run was made.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    count: Annotated[int, typer.Option(help="Images to draw.")] = 50,
+    seed: Annotated[int, typer.Option(help="Seed of the drawing.")] = 0,
+    purpose: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="score|training",
+            help="score: images drawn by chance, to measure the accuracy with; training: those "
+            "where labels help most, for `dial adapt --labelled`.",
+        ),
+    ] = "score",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help="The page; label.html or label-training.html in the run's folder by default.",
+        ),
+    ] = None,
+    target: OfTarget = None,
+    data: Data = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Write one self-contained HTML page to label target images by hand.
+
+    It opens in any browser, offline, and saves a table: `dial evaluate RUN labels.csv` then gives
+    the accuracy with its 95 % interval.
+    """
+    from dial.reporting.label import label
+
+    typer.echo(
+        label(
+            run,
+            images,
+            out=out,
+            count=count,
+            seed=seed,
+            purpose=purpose,
+            target=target,
+            data=data,
+            device=device,
+            quiet=quiet,
+        )
+    )
 
 
 @app.command("export")

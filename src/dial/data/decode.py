@@ -109,6 +109,23 @@ def read_image(path: Path, *, resize: int, channels: int = 3) -> GoodImage | Bad
     return GoodImage(width, height, digest(data), pixels)
 
 
+def read_picture(path: Path, *, longest: int) -> Image.Image | BadImage:
+    """Decode a file to look at: upright, in its proportions, no side above `longest` pixels.
+
+    Otherwise as `read_image`.
+    """
+    try:
+        with Image.open(io.BytesIO(_read_file(path)), formats=_FORMATS) as image:
+            image.draft("RGB", (longest, longest))
+            image.load()
+            orientation = _orientation(image)
+            picture = _to_rgb(image).copy()
+        picture.thumbnail((longest, longest), Image.Resampling.LANCZOS)
+    except Exception as error:  # noqa: BLE001 - decoders raise all kinds of errors on broken files
+        return BadImage(_reason(error, path))
+    return picture.transpose(_ROTATIONS[orientation]) if orientation in _ROTATIONS else picture
+
+
 def read_images(
     paths: Sequence[Path],
     *,

@@ -16,6 +16,7 @@ from PIL import Image
 
 from dial.console import track
 from dial.data.decode import BadImage, Bytes, GoodImage, digest, read_images
+from dial.data.hand_labels import HandLabels
 from dial.errors import DialError
 from dial.files import printable
 
@@ -210,6 +211,8 @@ class Domain:
     images: Images
     labels: Labels | None = None
     notes: tuple[str, ...] = ()
+    by_hand: HandLabels | None = None
+    """How the labels were given, if it was on a page of `dial label`."""
 
     def unlabelled(self) -> "Domain":
         """Returns the same images without labels."""

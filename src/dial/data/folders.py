@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dial.data.decode import SUFFIXES, UNSUPPORTED_SUFFIXES
 from dial.data.domain import Domain, ImageFiles, Labels, abbreviate
+from dial.data.hand_labels import HandLabels, read_hand_labels
 from dial.errors import DialError
 from dial.files import printable
 
@@ -106,15 +107,16 @@ def read_list(file: Path, *, data: Path | None = None) -> Domain:
     """Returns the images that a text file lists, one a line: `path label`, or only `path`.
 
     It may also be a table with commas whose first line names its columns, `path` and `label` among
-    them, such as `dial predict` writes. Paths are relative to `data` if given, else to the list's
+    them, such as `dial predict` and the page of `dial label` write; of the latter, images that
+    could not be told are left out. Paths are relative to `data` if given, else to the list's
     folder, the one above it, or the current one, whichever holds the first image. Blank lines are
     skipped. A missing image is a bad file later.
     """
     lines = _lines(file)
     roots = [data] if data else [file.parent, file.parent.parent, Path()]
-    table = _table(lines, file)
+    table, by_hand = _table(lines, file), None
     if table is not None:
-        lines, pairs, labelled = table
+        lines, pairs, labelled, by_hand = table
         root = next((root for root in roots if (root / pairs[0][0]).exists()), roots[0])
     else:
         root, labelled = _layout(lines[0][1], roots)
@@ -128,13 +130,15 @@ def read_list(file: Path, *, data: Path | None = None) -> Domain:
             )
     images = ImageFiles(tuple(root / path for path, _ in pairs))
     labels = Labels.from_names([label for _, label in pairs]) if labelled else None
-    return Domain(printable(file), images, labels)
+    return Domain(printable(file), images, labels, by_hand=by_hand)
 
 
 def _table(
     lines: list[tuple[int, str]], file: Path
-) -> tuple[list[tuple[int, str]], list[tuple[str, str]], bool] | None:
+) -> tuple[list[tuple[int, str]], list[tuple[str, str]], bool, HandLabels | None] | None:
     """Returns the lines of a table with their paths and labels, and whether it has labels.
+
+    Last comes how they were given, if it was on a page of `dial label`.
 
     None if the first line does not name a column `path`.
     """
@@ -152,7 +156,11 @@ def _table(
         )
     place, label = (columns.index(n) if n in columns else None for n in ("path", "label"))
     pairs = [(row[place or 0].strip(), "" if label is None else row[label].strip()) for row in rows]
-    return lines[1:], pairs, label is not None
+    kept, by_hand = lines[1:], None
+    if (found := read_hand_labels(columns, rows, file)) is not None:
+        by_hand, good = found
+        kept, pairs = [kept[row] for row in good], [pairs[row] for row in good]
+    return kept, pairs, label is not None, by_hand
 
 
 def _lines(file: Path) -> list[tuple[int, str]]:

@@ -16,11 +16,12 @@ from torch import Tensor
 from dial import files
 from dial.data.datasets import open_domain
 from dial.data.decode import bad_files_error, count_bad
-from dial.data.domain import Domain, Labels
+from dial.data.domain import Domain, ImageFiles, Labels, abbreviate
 from dial.data.evaluation import stream_images
 from dial.deployment import model as models
 from dial.deployment.runs import Run
 from dial.errors import DialError
+from dial.selection.intervals import accuracy_interval
 
 _BATCH = 64
 _BEST = 5
@@ -43,6 +44,14 @@ class Scores(NamedTuple):
     classes: dict[str, tuple[int, int]]
     """For each class that occurs: the number of right predictions, and of images."""
     unreadable: int
+    interval: tuple[float, float]
+    """The 95 % interval of the accuracy: of the population, or without one of images like these."""
+    population: int | None = None
+    """The number of images that these were drawn from by chance, if a page of `dial label` did."""
+    peeked: int = 0
+    """Images whose prediction was seen before they were labelled by hand."""
+    unsure: int = 0
+    """Images that a person could not tell the class of; they do not count."""
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields for JSON."""
@@ -126,11 +135,16 @@ def evaluate(
 ) -> Scores:
     """Score a finished run on images that have labels, of all its classes or some.
 
+    `labelled` may also be the table that a page of `dial label` saved. Its images were drawn by
+    chance, so the interval is that of the accuracy on all images of the target.
+
     Raises:
-        DialError: no labels, other classes than the run's, or files that cannot be read (unless
-            `skip_bad`).
+        DialError: no labels, other classes than the run's, files that cannot be read (unless
+            `skip_bad`), or a table of images that were chosen for training.
     """
     domain = open_domain(labelled, data=data)
+    if domain.by_hand is not None:
+        _require_sample(domain)
     if domain.labels is None:
         raise DialError(
             wanted=f"labelled images in {domain.name}: one folder of images for each class",
@@ -147,6 +161,23 @@ def evaluate(
     if predictions.bad and not skip_bad:
         raise bad_files_error(predictions.bad, total=len(domain.images))
     return _score(domain, labels, labels_by_name, unreadable=len(predictions.bad))
+
+
+def describe(scores: Scores) -> str:
+    """Returns what the command prints below the classes."""
+    low, high = scores.interval
+    of = "images like these"
+    if scores.population is not None:
+        of = f"the {scores.population} images that these were drawn from"
+    lines = [
+        f"accuracy {scores.accuracy:.1%} on {scores.images} images",
+        f"95% interval {low:.1%} to {high:.1%}, for {of}",
+    ]
+    if scores.peeked:
+        lines.append(f"{scores.peeked} were labelled with their prediction in sight")
+    if scores.unsure:
+        lines.append(f"{scores.unsure} more could not be told and do not count")
+    return "\n".join(lines)
 
 
 def find_device(name: str) -> torch.device:
@@ -169,6 +200,26 @@ def find_device(name: str) -> torch.device:
     return device
 
 
+def _require_sample(domain: Domain) -> None:
+    """Refuse a table of hand labels that says nothing about the accuracy, or whose images left."""
+    if domain.by_hand is not None and domain.by_hand.purpose == "training":
+        raise DialError(
+            wanted=f"images that were drawn by chance, to score with, in {domain.name}",
+            got="images that were chosen for training, which are harder than others",
+            fix="label a sample of `dial label RUN`, without --for training; this table is for "
+            "`dial adapt --labelled`",
+        )
+    paths = domain.images.paths if isinstance(domain.images, ImageFiles) else ()
+    absent = [path for path in paths if not path.exists()]
+    if absent:
+        raise DialError(
+            wanted=f"the {len(paths)} images that {domain.name} has labels of",
+            got=f"{len(absent)} that are not there: {abbreviate(absent, most=3)}",
+            fix="bring them back, or correct the column path; paths that are not absolute may be "
+            "relative to --data DIR",
+        )
+
+
 def _score(
     domain: Domain, labels: Labels, labels_by_name: dict[str, int], *, unreadable: int
 ) -> Scores:
@@ -186,7 +237,13 @@ def _score(
         labels.classes[index]: (int(right[truth == index].sum()), int((truth == index).sum()))
         for index in np.unique(truth)
     }
-    return Scores(float(right.mean()), len(rows), classes, unreadable)
+    by_hand, population, peeked, unsure = domain.by_hand, None, 0, 0
+    if by_hand is not None:
+        population, peeked, unsure = by_hand.population, by_hand.peeked, by_hand.unsure
+    interval = accuracy_interval(int(right.sum()), len(rows), population)
+    return Scores(
+        float(right.mean()), len(rows), classes, unreadable, interval, population, peeked, unsure
+    )
 
 
 def write_csv(predictions: Predictions, file: Path | None, *, top: bool = False) -> int:

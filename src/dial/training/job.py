@@ -80,9 +80,9 @@ def open_job(
         source, target, data=data, unlabelled=unlabelled, classes=classes or ()
     )
     names = sources[0].labels.classes if sources else tuple(classes or ())
-    places: dict[str, Any] = {"data": _absolute(data), "unlabelled": unlabelled}
+    places: dict[str, Any] = {"data": absolute(data), "unlabelled": unlabelled}
     for name, domains in (("source", source), ("target", target)):
-        paths = [_absolute(place) for place in domains]
+        paths = [absolute(place) for place in domains]
         named = paths[0] if len(paths) == 1 else paths
         places[name] = None if None in paths or not paths else named  # objects are not opened again
     labelled = inputs.get("labelled")
@@ -95,7 +95,7 @@ def open_job(
             fix="adapt to each target in a run of its own, with its own --labelled",
         )
     given = as_labelled(open_domain(labelled, data=data), names)
-    places["labelled"] = _absolute(labelled)
+    places["labelled"] = absolute(labelled)
     return Job(sources, targets, given, names, places, execution)
 
 
@@ -107,8 +107,8 @@ def listed(places: Any) -> list[Any] | None:
     return [places] if single else [*places]
 
 
-def _absolute(place: Any) -> str | None:
-    """Returns a path that holds from any folder, a known domain's name as it is."""
+def absolute(place: Any) -> str | None:
+    """Returns a path that holds from any folder, or a known domain's name; None for an object."""
     if place is None or isinstance(place, Domain):
         return None
     path = Path(place).expanduser()

@@ -122,7 +122,26 @@ def _open_path(path: Path, data: Path | None) -> Domain | None:
         return None
     if is_image_name(path):
         return Domain(printable(path), ImageFiles((path,)))
-    return read_list(path, data=data)
+    listed = read_list(path, data=data)
+    return _embedded(listed, data) or listed
+
+
+def _embedded(listed: Domain, data: Path | None) -> Domain | None:
+    """Returns listed images that are no files but rows of a data set: `digits:mnist/17`."""
+    paths = listed.images.paths if isinstance(listed.images, ImageFiles) else ()
+    places = {path.parent.name for path in paths}
+    place = places.pop() if len(places) == 1 else ""
+    if place.partition(":")[0] not in names() or paths[0].exists():
+        return None
+    domain = _open_named(place, data)
+    rows = [int(path.name) for path in paths if path.name.isdecimal()]
+    if len(rows) < len(paths) or max(rows) >= len(domain.images):
+        raise DialError(
+            wanted=f"rows of {place} from 0 to {len(domain.images) - 1} in {listed.name}",
+            got="others",
+            fix=f"write {place}/0 for the first image",
+        )
+    return replace(listed, images=domain.images.take(rows))
 
 
 def _open_named(text: str, data: Path | None) -> Domain:
