@@ -102,3 +102,12 @@ def test_listing(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["name", "about"], ["a[b]", "first"], ["c", "second"],
     ]  # fmt: skip
+
+
+def test_a_run_without_labels_says_how_to_measure_it(capsys: pytest.CaptureFixture[str]) -> None:
+    result = {"seconds": 3.0, "target_accuracy": None}
+    Reporter(quiet=False, title="").finished(result, Path("my run"))
+    assert capsys.readouterr().err.splitlines() == [
+        "finished in 3 s: no labels to score with; my run",
+        "to measure it on 50 images by hand: dial label 'my run'",
+    ]

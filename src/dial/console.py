@@ -1,5 +1,6 @@
 """What the commands show: progress as a bar in a terminal and plain lines in a log, and tables."""
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -115,6 +116,8 @@ class Reporter(_Display):
             for warning in result.get("warnings", ()):
                 self.warn(warning)
         self.say(text)
+        if self._scores and result["target_accuracy"] is None:
+            self.say(f"to measure it on 50 images by hand: dial label {shlex.quote(str(folder))}")
 
 
 class GridProgress(_Display):
