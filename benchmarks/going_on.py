@@ -7,8 +7,8 @@
 `statistics` takes the statistics of 20, 50 and 200 random images of the target, ten times each, and
 scores the network on the whole target, beside the network as it is. `drift` draws 100 images a
 hundred times from each domain and counts the alarms; those of the target that the run was made for
-are false. `labels` writes lists of 1, 3 and 10 random images of each class for `--labelled`.
-Labels are used for scoring and for these lists alone.
+are false. Images that the run remembers are not drawn. `labels` writes lists of 1, 3 and 10 random
+images of each class for `--labelled`. Labels are used for scoring and for these lists alone.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from dial.selection import drift
 COUNTS, DRAWS = (20, 50, 200), 10
 ALARMS, IMAGES = 100, 100
 LABELS = (1, 3, 10)
+_SAME = 1e-3  # distance up to which a description is that of an image that the run remembers
 
 
 def batches_of(domain: Domain, run: runs.Run, title: str) -> list[Tensor]:
@@ -74,7 +75,8 @@ def alarms(run: runs.Run, domains: list[Domain]) -> None:
         batches = batches_of(domain, run, f"comparing {domain.name}")
         parts = zip(*drift.describe(run.network, batches, classifier=classifier), strict=True)
         described, logits = (torch.cat(part) for part in parts)
-        found = []
+        new = torch.cdist(described, remembered.descriptions).amin(1) > _SAME
+        described, logits, found = described[new], logits[new], []
         for seed in range(ALARMS):
             rows = np.random.default_rng(seed).permutation(len(logits))[:IMAGES]
             found.append(drift.compare(of_target, (described[rows], logits[rows])))
