@@ -1,5 +1,6 @@
 """Chromium, where there is one, for pages as people meet them."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -28,3 +29,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     yield started
     started.quit()
+
+
+def requested(browser: Any) -> set[str]:
+    """Returns the addresses that pages asked for, but for data within them."""
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = {
+        message["params"]["request"]["url"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    }
+    return {url for url in urls if not url.startswith("data:")}

@@ -1,6 +1,5 @@
 """The page to label images by hand, in a real browser: what a person clicks and types."""
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from dial.reporting.pictures import budget_of, encode
 from dial.selection.intervals import accuracy_interval
 
 from ..conftest import CLASSES
+from .conftest import requested
 from .labelling import content, make_sample, photograph, rows
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
@@ -317,13 +317,7 @@ def test_pages_stand_alone_and_fit(
     person.click("resume")
     assert browser.execute_script(overflow) <= size[0]
     assert browser.get_log("browser") == []
-    requests = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = {
-        message["params"]["request"]["url"]
-        for message in requests
-        if message["method"] == "Network.requestWillBeSent"
-    }
-    assert {url for url in urls if not url.startswith("data:")} == {page.as_uri()}
+    assert requested(browser) == {page.as_uri()}
     dark = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(18, 22, 26)") == (scheme == "dark")
     sizes = browser.execute_script(

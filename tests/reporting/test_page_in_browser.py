@@ -1,6 +1,5 @@
 """The page in a real browser: no error, no request, no overflow on a phone, in light and dark."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from dial.reporting.page import render
 
+from .conftest import requested
 from .pages import make_files, make_record
 
 PAGES = {
@@ -31,13 +31,7 @@ def test_pages_stand_alone_and_fit(browser: Any, tmp_path: Path, name: str, sche
         browser.get_log(log)  # what other pages left
     browser.get(path.as_uri())
     assert browser.get_log("browser") == []
-    requests = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = {
-        message["params"]["request"]["url"]
-        for message in requests
-        if message["method"] == "Network.requestWillBeSent"
-    }
-    assert {url for url in urls if not url.startswith("data:")} == {path.as_uri()}
+    assert requested(browser) == {path.as_uri()}
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     images = browser.execute_script(
         "return [...document.images].map(i => [i.alt, i.complete && i.naturalWidth, i.currentSrc])"

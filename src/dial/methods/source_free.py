@@ -109,8 +109,8 @@ class SourceFree(Method):
             anew = make_candidate("", Trainee(images.pretrained), fitted[domain])
             predictions = [each.logits.argmax(1) for each in (first[domain], anew)]
             before, after = agreement(predictions, labels, spaces)
-            if after > before:
-                _start_from(trainee, replace(images.pretrained, network=anew.network))
+            network = replace(images.pretrained, network=anew.network)
+            if after > before and _start_from(trainee, network):
                 trainee.extra.expect(0, anew.logits)  # type: ignore[operator, union-attr]
         return first
 
@@ -249,8 +249,11 @@ class _State(PseudoLabels):
         return self.marginals[target].clone()
 
 
-def _start_from(trainee: Trainee, pretrained: Backbone) -> None:
-    """Replace the network's tensors by those of another one, if they are of the same shapes."""
+def _start_from(trainee: Trainee, pretrained: Backbone) -> bool:
+    """Replace the network's tensors by those of another one, if they are of the same shapes.
+
+    Returns whether they are.
+    """
     backbone = trainee.backbone
     if backbone.normalizes():
         reference = next(m for m in trainee.modules() if isinstance(m, DomainAlignment)).reference
@@ -258,9 +261,11 @@ def _start_from(trainee: Trainee, pretrained: Backbone) -> None:
         entry = replace(pretrained, append_after=(), insert_before=())
         entry.convert(reference, domains)
     state, own = pretrained.network.state_dict(), trainee.network.state_dict()
-    if {k: v.shape for k, v in state.items()} == {k: v.shape for k, v in own.items()}:
-        trainee.network.load_state_dict(state)
-        trainee.extra.starts_anew = True  # type: ignore[union-attr]
+    if {k: v.shape for k, v in state.items()} != {k: v.shape for k, v in own.items()}:
+        return False
+    trainee.network.load_state_dict(state)
+    trainee.extra.starts_anew = True  # type: ignore[union-attr]
+    return True
 
 
 @torch.no_grad()
