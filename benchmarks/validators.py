@@ -1,15 +1,16 @@
-"""How well each validator chooses the entropy weight, measured on data with known labels.
+"""How well each validator chooses, measured on data with known labels.
 
-    python -m benchmarks.validators --out runs/validators --data DATA
+    python -m benchmarks.validators --out runs/validators --data DATA --tasks amazon-webcam
+    python -m benchmarks.validators --out runs/validators --tasks mnist-optdigits --seeds 0,1,2
 
-trains the runs that are missing, `OUT/<task>/entropy-<value>/` over the grid of `--entropy auto`,
-scores each with every validator without the target's labels, and writes `OUT/validators.md`: for
-each task the scores and the true accuracy; for each validator how well it ranks the runs
-(Spearman) and how many points its choice loses against the best run, among all runs and, like
-`--entropy auto`, among those that keep the source; and the error of the label-free estimate. DATA
-is the folder that contains `office31`; digits need no data:
-
-    python -m benchmarks.validators --out runs/validators --tasks mnist-optdigits,optdigits-mnist
+trains the runs that are missing, `OUT/<task>/seed-<seed>/<run>/`, with the default settings (at 128
+px on Office-31): one for each entropy weight of `--entropy auto`, and one for each of some methods.
+It scores each with every validator, without the target's labels, and writes `OUT/validators.md`:
+for each task the scores and the true accuracy; for each validator how well it ranks the runs
+(Spearman) and how many points its choice loses against the best run, called the oracle, among all
+runs and, like `--entropy auto`, among those that keep the source; what the choice between the
+candidates of a run loses against the best of them; and the intervals of the label-free estimate.
+DATA is the folder that contains `office31`; digits need no data.
 
 The same command resumes interrupted runs. `--steps 2` is to try the script itself.
 """
@@ -28,40 +29,43 @@ import dial
 from dial.selection import accuracy, outputs, validators
 from dial.selection.tuning import GRID
 
-_PHOTOGRAPHS = {
-    "backbone": "efficientnet_lite0",
-    "image_size": 128,
-    "batch_size": "32+16",
-    "reference": "anchored",
-    "frozen": (),
-    "centroids": False,
-    "start": "random",
-}
+_PHOTOGRAPHS = {"image_size": 128}
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mnist-optdigits": ("digits:mnist", "digits:optdigits", {}),
     "optdigits-mnist": ("digits:optdigits", "digits:mnist", {}),
-    "amazon-webcam": ("office31:amazon", "office31:webcam", _PHOTOGRAPHS | {"epochs": 2}),
-    "dslr-amazon": ("office31:dslr", "office31:amazon", _PHOTOGRAPHS | {"epochs": 6}),
+    "amazon-webcam": ("office31:amazon", "office31:webcam", _PHOTOGRAPHS),
+    "webcam-amazon": ("office31:webcam", "office31:amazon", _PHOTOGRAPHS),
+    "dslr-amazon": ("office31:dslr", "office31:amazon", _PHOTOGRAPHS),
 }
+POOLS: dict[str, dict[str, dict[str, Any]]] = {
+    "entropy": {f"entropy-{value:g}": {"entropy": value} for value in GRID},
+    "method": {
+        f"method-{name}": {"method": name} for name in ("source_only", "adabn", "entropy_only")
+    }
+    | {"entropy-0.3": {"entropy": 0.3}},
+}
+"""Runs to choose from: those of `--entropy auto`, and methods, of which `dial` is one."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: its scores, its estimated accuracy and its true accuracy."""
+    """One run: its scores, the interval of its estimated accuracy, and its true accuracy."""
 
-    value: float
+    name: str
     scores: dict[str, float | None]
-    estimate: float | None
+    interval: tuple[float, float] | None
     accuracy: float
+    lost: float = 0.0
+    """Points between the best candidate of the run and the one that was taken."""
     correct: tuple[bool, ...] = ()
     """Whether each held-out source image is predicted correctly."""
     sound: bool = True
     """Whether it keeps the source, compared with the other runs."""
 
 
-def measure(folder: Path, value: float) -> Measured:
+def measure(folder: Path) -> Measured:
     """Returns the figures of a finished run; None for scores that need a held-out source."""
-    result = json.loads((folder / "result.json").read_text())
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     saved = outputs.load(folder)
     scores = {
         name: None
@@ -69,9 +73,13 @@ def measure(folder: Path, value: float) -> Measured:
         else validators.score(name, saved)
         for name in validators.names()
     }
-    estimate = None if saved.held_out is None else accuracy.estimate(saved.held_out, saved.target)
+    interval = accuracy.estimate(saved)["estimated_interval"]
+    known = {each["name"]: each["target_accuracy"] for each in result.get("candidates", ())}
+    lost = 100 * (max(known.values()) - known[result["predictor"]]) if known else 0.0
     correct = tuple(validators.correct_on_source(saved))
-    return Measured(value, scores, estimate, result["target_accuracy"], correct)
+    return Measured(
+        folder.name, scores, interval and (*interval,), result["target_accuracy"], lost, correct
+    )
 
 
 def with_soundness(runs: Sequence[Measured]) -> list[Measured]:
@@ -103,41 +111,35 @@ def points_lost_among_all(runs: Sequence[Measured], name: str) -> float:
 
 
 def _lost(runs: Sequence[Measured], name: str, *, best: float) -> float:
-    choice = max(runs, key=lambda run: (run.scores[name], -run.value))
+    choice = max(runs, key=lambda run: run.scores[name] or 0.0)  # of equal ones the first
     return 100 * (best - choice.accuracy)
 
 
 def write_page(measured: dict[str, list[Measured]]) -> str:
-    """Returns all tables as Markdown."""
+    """Returns all tables as Markdown; `measured` are runs by their task and seed."""
     names = list(validators.names())
     lines = ["# Validators, measured", ""]
     for task, runs in measured.items():
-        heads = ["entropy", *names, "keeps the source", "estimate", "true accuracy"]
+        heads = ["run", *names, "keeps the source", "estimate", "true accuracy"]
+        heads += ["lost by the choice of candidates"]
         lines += [f"## {task}", "", _row(heads), _row(["---"] * len(heads))]
         for run in runs:
             scores = [_number(run.scores[name]) for name in names]
-            shares = [_number(run.estimate, 3), _number(run.accuracy, 3)]
+            estimate = "-" if run.interval is None else "{:.2f} to {:.2f}".format(*run.interval)
             sound = "yes" if run.sound else "no"
-            lines.append(_row([f"{run.value:g}", *scores, sound, *shares]))
+            truth = [_number(run.accuracy, 3), _number(run.lost, 1)]
+            lines.append(_row([run.name, *scores, sound, estimate, *truth]))
         lines.append("")
-    lines += ["## Rank correlation with the true accuracy (Spearman)", ""]
-    lines += _by_validator(measured, lambda runs, name: spearman(*_pairs(runs, name)), digits=2)
-    lines += ["## Points of accuracy lost against the best run, choosing as `--entropy auto`", ""]
-    lines += _by_validator(measured, points_lost, digits=1)
-    lines += [
-        "## Points of accuracy lost if no run is set aside",
-        "",
-    ]
-    lines += _by_validator(measured, points_lost_among_all, digits=1)
-    lines += ["## Error of the estimated accuracy, in points (estimate less truth)", ""]
-    lines += [_row(["task", *(f"entropy {value:g}" for value in GRID)])]
-    lines += [_row(["---"] * (len(GRID) + 1))]
-    for task, runs in measured.items():
-        errors = {
-            run.value: None if run.estimate is None else 100 * (run.estimate - run.accuracy)
-            for run in runs
-        }
-        lines.append(_row([task, *(_number(errors.get(value), 1) for value in GRID)]))
+    for pool, members in POOLS.items():
+        some = {task: [r for r in runs if r.name in members] for task, runs in measured.items()}
+        some = {task: with_soundness(runs) for task, runs in some.items() if len(runs) > 1}
+        lines += [f"# Choosing the {pool}", ""]
+        lines += ["## Rank correlation with the true accuracy (Spearman)", ""]
+        lines += _by_validator(some, lambda runs, name: spearman(*_pairs(runs, name)), digits=2)
+        lines += ["## Points lost against the oracle, among runs that keep the source", ""]
+        lines += _by_validator(some, points_lost, digits=1)
+        lines += ["## Points lost against the oracle, among all runs", ""]
+        lines += _by_validator(some, points_lost_among_all, digits=1)
     return "\n".join(lines) + "\n"
 
 
@@ -172,23 +174,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", help="folder that contains office31")
     parser.add_argument("--tasks", default=",".join(TASKS), help="separated by commas")
+    parser.add_argument("--pools", default=",".join(POOLS), help="separated by commas")
+    parser.add_argument("--seeds", default="0", help="separated by commas")
     parser.add_argument("--steps", type=int, help="instead of each task's own")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only-measure", action="store_true", help="train nothing")
     arguments = parser.parse_args()
-    settings = {"steps": arguments.steps, "seed": arguments.seed, "data": arguments.data}
-    settings |= {"report": False}
     measured: dict[str, list[Measured]] = {}
-    for task in arguments.tasks.split(","):
-        source, target, special = TASKS[task]
-        measured[task] = []
-        for value in GRID:
-            folder = arguments.out / task / f"entropy-{value:g}"
-            options = settings | special | {"entropy": value}
-            dial.adapt(source, target, out=folder, resume=True, **options)
-            measured[task].append(measure(folder, value))
-            measured[task] = with_soundness(measured[task])
-            page = write_page(measured)  # after each run, because all of them take long
-            (arguments.out / "validators.md").write_text(page, encoding="utf-8")
+    members = {k: v for pool in arguments.pools.split(",") for k, v in POOLS[pool].items()}
+    for seed in map(int, arguments.seeds.split(",")):
+        for task in arguments.tasks.split(","):
+            source, target, special = TASKS[task]
+            runs: list[Measured] = []
+            for name, chosen in members.items():
+                folder = arguments.out / task / f"seed-{seed}" / name
+                settings = {"steps": arguments.steps, "seed": seed, "data": arguments.data}
+                settings |= {"report": False, **special, **chosen}
+                if not arguments.only_measure:
+                    dial.adapt(source, target, out=folder, resume=True, **settings)
+                if (folder / "result.json").exists():
+                    runs.append(measure(folder))
+                if runs:
+                    measured[f"{task}, seed {seed}"] = with_soundness(runs)
+                page = write_page(measured)  # after each run, because all of them take long
+                (arguments.out / "validators.md").write_text(page, encoding="utf-8")
     print(write_page(measured))
 
 

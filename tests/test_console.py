@@ -85,14 +85,19 @@ def test_a_training_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
         reporter.epoch({"epoch": 1, "step": 2, "loss": 0.25, "target_accuracy": 0.5})
         for _ in range(2):
             reporter.warn("few classes")
-    result = {"seconds": 3.0, "target_accuracy": 0.5, "estimated_accuracy": 0.6}
-    reporter.finished(result | {"estimate_doubt": "few"}, Path("run"))
+    result = {"seconds": 3.0, "target_accuracy": 0.5, "no_estimate": "few images"}
+    reporter.finished(result | {"estimated_interval": [0.42, 0.615]}, Path("run"))
+    reporter.finished(result, Path("run"))
+    reporter.finished(result | {"target_accuracy": None}, Path("run"))
     Reporter(quiet=False, title="", scores=False).finished(result, Path("run"))
     assert capsys.readouterr().err.splitlines() == [
         "dial: [a] -> b",
         "epoch 1  step 2  loss 0.25  target accuracy 50.0%",
         "dial: warning: few classes",
-        "finished in 3 s: target accuracy 50.0%, estimated without labels 60.0% (unreliable); run",
+        "finished in 3 s: target accuracy 50.0%, estimated without labels: 42% to 62%; run",
+        "finished in 3 s: target accuracy 50.0%; run",
+        "finished in 3 s: no labels to score with, no estimate (few images); run",
+        "to measure it on 50 images by hand: dial label run",
         "finished in 3 s",
     ]
 

@@ -20,7 +20,9 @@ from dial.selection import validators
 
 
 def run(value: float, score: float | None, accuracy: float) -> Measured:
-    return Measured(value, dict.fromkeys(validators.names(), score), accuracy - 0.02, accuracy)
+    scores = dict.fromkeys(validators.names(), score)
+    interval = (accuracy - 0.02, accuracy + 0.04)
+    return Measured(f"entropy-{value:g}", scores, interval, accuracy)
 
 
 def test_spearman_by_the_formula() -> None:
@@ -38,17 +40,21 @@ def test_points_lost_and_the_page() -> None:
     assert points_lost([run(0.0, 1.0, 0.7), run(1.0, 1.0, 0.9)], "source_accuracy") == (
         pytest.approx(20)
     )
-    lost = [replace(each, sound=each.value < 1) for each in runs]
+    lost = [replace(each, sound=each.name != "entropy-1") for each in runs]
     assert points_lost(lost, "source_accuracy") == pytest.approx(0)
     assert points_lost_among_all(lost, "source_accuracy") == pytest.approx(10)
-    page = write_page({"a-b": runs, "c-d": [run(0.0, None, 0.5)]})
+    few = [run(0.0, None, 0.5), replace(run(0.1, None, 0.4), interval=None, lost=2.5)]
+    page = write_page({"a-b": runs, "c-d": few})
     assert "| source_accuracy | 10.0 | - | 10.0 |" in page
     assert "| source_accuracy | 0.50 | - | 0.50 |" in page
-    assert "| a-b | -2.0 | - | -2.0 | - | -2.0 |" in page
+    assert "| yes | 0.68 to 0.74 | 0.700 | 0.0 |" in page
+    assert "| yes | - | 0.400 | 2.5 |" in page
 
 
 def test_a_run_without_a_held_out_source(finished: dial.Run) -> None:
-    found = measure(Path(finished.folder), 0.2)
+    found = measure(Path(finished.folder))
     assert found.scores["source_accuracy"] is None
     assert found.scores["information_maximization"] is not None
     assert found.accuracy == finished.result["target_accuracy"]
+    assert found.interval is None
+    assert found.lost == 0.0

@@ -106,12 +106,14 @@ class Reporter(_Display):
         """Print the warnings and the result of a finished run."""
         text = f"finished in {result['seconds']:.0f} s"
         if self._scores:
-            accuracy, estimate = result["target_accuracy"], result.get("estimated_accuracy")
+            accuracy, interval = result["target_accuracy"], result.get("estimated_interval")
             score = f"target accuracy {accuracy:.1%}" if accuracy is not None else ""
             text += f": {score or 'no labels to score with'}"
-            if estimate is not None:
-                doubt = " (unreliable)" if "estimate_doubt" in result else ""
-                text += f", estimated without labels {estimate:.1%}{doubt}"
+            if interval is not None:
+                low, high = interval
+                text += f", estimated without labels: {low:.0%} to {high:.0%}"
+            elif accuracy is None and "no_estimate" in result:
+                text += f", no estimate ({result['no_estimate']})"
             text += f"; {folder}"
             for warning in result.get("warnings", ()):
                 self.warn(warning)

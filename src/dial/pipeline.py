@@ -28,6 +28,7 @@ from dial.deployment import memory, pretrained, runs
 from dial.deployment import model as models
 from dial.deployment.memory import Memory
 from dial.deployment.origin import Origin, Start, open_origin
+from dial.deployment.pretrained import Before
 from dial.deployment.runs import Run, TargetRuns
 from dial.errors import DialError
 from dial.layers import use_domain_if_any
@@ -35,6 +36,7 @@ from dial.methods import ByDomain, Candidate, Images, Method, Trainee
 from dial.reporting import record
 from dial.reporting.report import report
 from dial.selection import accuracy, choice, outputs, tuning
+from dial.selection.neighborhood import look_around
 from dial.selection.outputs import SAMPLE, Observer, Outputs, Unadapted
 from dial.selection.tuning import Attempt
 from dial.selection.validators import Validator
@@ -404,6 +406,10 @@ class Process:
         """Seconds until then."""
         self.chosen: dict[str, Candidate] = {}
         """The predictors that were chosen among candidates, if there were any."""
+        self.before: dict[str, Before] = {}
+        """Features by the network that training began from, of the sources and each target."""
+        self.pretrained: Backbone | None = None
+        """That network, if it is a pretrained one and at hand."""
         # A cell of a benchmark, without a page and a held-out source, is judged by labels alone.
         self.is_judged = self.execution.report or self.settings.holdout > 0
 
@@ -622,8 +628,9 @@ class Process:
         figures: dict[str, Any] = {"estimated_accuracy": None}
         if self.is_judged:
             with self._optional("outputs to judge it by, and no report"):
-                seen = images.look(predictor, unadapted)
-                figures |= accuracy.judge(seen.with_features(), holdout=self.settings.holdout)
+                seen = self._look(images, predictor, unadapted)
+                holdout = self.settings.holdout
+                figures |= accuracy.judge(seen, holdout=holdout, classes=self.classes)
         if seen is None:
             logits = models.predict(predictor, images.batches(target))
         else:
@@ -632,6 +639,22 @@ class Process:
         self._warn_of_collapse(logits, self._name(images))
         score = None if target.labels is None else _accuracy(logits, target.labels.indices)
         return seen, {"target_accuracy": score, "target_images": len(logits), **figures}
+
+    def _look(self, images: Observer, predictor: nn.Module, unadapted: Unadapted) -> Outputs:
+        """Returns the outputs, also of the network that training began from."""
+        seen = images.look(predictor, unadapted)
+        model = models.Model(predictor, self.classes, images.preprocessing, self.backbone.name)
+        self.pretrained = pretrained.find(model, str(self.settings.weights))
+        if self.pretrained is not None:
+            self.pretrained.network.to(next(predictor.parameters()).device)
+        first = self.first.get(images.domain)
+        before = pretrained.look_before(images, self.pretrained, first)
+        if before is None:
+            return seen
+        self.before[images.domain] = before
+        around = look_around(before.source, before.labels, before.target)
+        predicted = None if before.predicted is None else before.predicted.numpy()
+        return replace(seen, before=around, first=predicted)
 
     def write(
         self,
@@ -696,9 +719,10 @@ class Process:
         model = models.Model(predictor, self.classes, images.preprocessing, self.backbone.name)
         prototypes, digest = self.origin.prototypes if self.origin else None, None
         if self._sources():
-            before = self.first.get(images.domain), self.chosen.get(images.domain)
-            weights = str(self.settings.weights)
-            prototypes, digest = memory.look_back(images, model, weights, candidates=before)
+            before = self.before.get(images.domain) if self.pretrained else None
+            chosen = self.chosen.get(images.domain)
+            prototypes = memory.look_back(images, model, before=before, chosen=chosen)
+            digest = pretrained.digest(self.pretrained) if before and self.pretrained else None
         elif self.method.trains:
             prototypes = None  # they are of the features from before
         elif self.origin and self.origin.pretrained:

@@ -6,7 +6,6 @@ balance of the predictions, against which new images are compared.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,9 +13,8 @@ import torch
 from torch import Tensor
 
 from dial import files
-from dial.data.holdout import sample
-from dial.deployment import pretrained as pretrained_networks
 from dial.deployment.model import Model
+from dial.deployment.pretrained import Before, sampled
 from dial.errors import DialError
 from dial.methods import Candidate, Prototypes
 from dial.selection import drift
@@ -74,40 +72,22 @@ def find_prototypes(
 
 
 def look_back(
-    images: Observer,
-    model: Model,
-    weights: str,
-    *,
-    candidates: tuple[Candidate | None, Candidate | None],
-) -> tuple[Prototypes, str | None]:
-    """Returns prototypes of the source, and the digest of the pretrained network behind them.
+    images: Observer, model: Model, *, before: Before | None, chosen: Candidate | None
+) -> Prototypes:
+    """Returns prototypes of the source.
 
     Args:
         images: with the sources.
         model: the finished one.
-        weights: those that it was trained from.
-        candidates: the one from before training and the one that was chosen, if there were any;
-            they have the features of the source already.
+        before: features by the pretrained network that it was trained from, if there was one.
+        chosen: the candidate that was chosen, if there were any; it has the features of the source.
     """
-    pretrained = pretrained_networks.find(model, weights)
-    first, chosen = candidates
-    before: Tensor | None = None
     if chosen is not None and chosen.labels is not None:
         features, labels = chosen.source, chosen.labels
-        before = first.source if first is not None else None
     else:
-        most = FITTED[0] // len(images.sources)
-        few = {name: sample(source, most) for name, source in images.sources.items()}
-        some = replace(images, sources=few)
-        seen = some.observe_sources(model.network, FITTED[0])
+        seen = sampled(images).observe_sources(model.network, FITTED[0])
         features, labels = torch.from_numpy(seen.features), torch.from_numpy(seen.labels)
-        if pretrained is not None:
-            network = pretrained.network.to(next(model.network.parameters()).device)
-            before = torch.from_numpy(some.observe_sources(network, FITTED[0]).features)
-    if pretrained is None or before is None:
-        return find_prototypes(features, labels), None
-    known = find_prototypes(features, labels, pretrained=before)
-    return known, pretrained_networks.digest(pretrained)
+    return find_prototypes(features, labels, pretrained=before.source if before else None)
 
 
 def remember(

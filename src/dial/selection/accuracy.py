@@ -1,99 +1,118 @@
-"""An estimate of a run's accuracy on the target without labels, and a warning if it got worse.
+"""What can be said about a run's accuracy without labels of the target.
 
-Average thresholded confidence: choose a threshold such that the fraction of held-out source images
-with a confidence above it equals their accuracy; the fraction of target images above it is the
-estimate. Confidence is the negative entropy of the predictions, after temperature scaling on the
-same held-out images. Garg, Balakrishnan, Lipton, Neyshabur and Sedghi, "Leveraging Unlabeled Data
-to Predict Out-of-Distribution Performance", ICLR 2022, https://arxiv.org/abs/2201.04234
-
-The estimate assumes that confidence means the same on both domains. Minimizing the target's
-entropy makes a network confident on the target whether it is right or not, so afterwards the
-estimate is usually too high.
+An interval that should contain it, or the reason why there is none; and warnings, if adaptation
+seems to have made predictions worse.
 """
 
-from dataclasses import replace
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import entr, log_softmax, softmax
 
+from dial.data.domain import abbreviate
 from dial.data.holdout import MIN_HELD_OUT
-from dial.selection import validators
-from dial.selection.outputs import Floats, LabelledObservation, Labels, Observation, Outputs
+from dial.selection import comparison, estimators
+from dial.selection.comparison import Comparison
+from dial.selection.outputs import Outputs, find_neighbors
+from dial.selection.swaps import find_swaps
 
-_ERRORS = 10  # wrong predictions needed for a reliable threshold
-_TEMPERATURES = np.geomspace(0.05, 20, 241)
+MARGINS = {"former_neighbors": (0.115, 0.065), "neighbors": (0.055, 0.13)}
+"""How far the truth may be below and above each estimate: `python -m benchmarks.estimates`. The
+first one that can be made is shown."""
+WIDEST = 0.2
+"""An interval as wide as this says too little to be shown; so do estimates this far apart."""
 PREDICTIONS_PER_CLASS = 4
 """Predictions that are needed, for each class, to recognize a collapse."""
 _COLLAPSED = 0.5  # predicted classes over classes, below which a target counts as collapsed
 
 
-def judge(outputs: Outputs, *, holdout: float) -> dict[str, Any]:
+def judge(outputs: Outputs, *, holdout: float, classes: Sequence[str]) -> dict[str, Any]:
     """Returns the label-free entries of a run's result: the estimated accuracy, and warnings.
+
+    Args:
+        outputs: of the run.
+        holdout: the fraction of the source that was to be held out.
+        classes: their names.
+    """
+    outputs = outputs.with_features()
+    entries = estimate(outputs, holdout=holdout)
+    compared = comparison.compare(outputs)
+    if compared is not None:
+        entries["comparison"] = compared._asdict()
+    doubts = [_hurts(compared), _swapped(outputs, classes), _collapsed(outputs)]
+    return entries | {"warnings": [f"adaptation seems to hurt: {each}" for each in doubts if each]}
+
+
+def _hurts(compared: Comparison | None) -> str:
+    if compared is None or not compared.hurts:
+        return ""
+    return (
+        f"it changed {compared.changed} of {compared.images} predictions, and the source images "
+        f"nearest to these support the former ones (p = {compared.chance:.2g}); compare with a run "
+        "of --method source_only"
+    )
+
+
+def _swapped(outputs: Outputs, classes: Sequence[str]) -> str:
+    if outputs.training is None:
+        return ""
+    around, predicted = find_neighbors(outputs), outputs.target.logits.argmax(1)
+    found = find_swaps(predicted[: len(around)], around, len(classes))
+    if found is None:
+        return ""
+    names = [f"{classes[one]} look like {classes[other]}" for one, other in found.names.items()]
+    return (
+        f"classes seem to have changed places: images predicted as {abbreviate(names)} in the "
+        f"source ({found.images} of {len(around)} images, p = {found.chance:.2g}); try a smaller "
+        "--entropy"
+    )
+
+
+def _collapsed(outputs: Outputs) -> str:
+    return collapse(outputs.target.logits.argmax(1), outputs.target.logits.shape[1])
+
+
+def estimate(outputs: Outputs, *, holdout: float = 0.0) -> dict[str, Any]:
+    """Returns the estimated accuracy with its interval, or the reason why there is none.
 
     `holdout` is the fraction of the source that was to be held out.
     """
+    none: dict[str, Any] = {"estimated_accuracy": None, "estimated_interval": None}
     outputs = outputs.with_features()
-    entries: dict[str, Any] = {"estimated_accuracy": None, "warnings": _compare(outputs)}
-    if outputs.held_out is not None:
-        entries["estimated_accuracy"] = estimate(outputs.held_out, outputs.target)
-        correct = outputs.held_out.correct()
-        wrong = int((~correct).sum())
-        if wrong < _ERRORS:
-            entries["estimate_doubt"] = (
-                f"it rests on the {wrong} of {len(correct)} held-out images that are predicted "
-                "wrong, too few to tell what confidence an error has"
-            )
-    elif outputs.training is None:
-        entries["no_estimate"] = "there are no source images to learn from what confidence means"
-    elif holdout:
+    used = {name: estimators.ESTIMATORS.create(name) for name in MARGINS}
+    lacking = {name: each.lacks(outputs) for name, each in used.items()}
+    points = {name: used[name].estimate(outputs) for name in used if not lacking[name]}
+    if not points:
+        too_small = holdout and outputs.training is not None
         small = f"the source is too small to hold {MIN_HELD_OUT} images out of training"
-        entries["no_estimate"] = small
-    else:
-        entries["no_estimate"] = "no part of the source was held out of training"
-    return entries
+        return none | {"no_estimate": small if too_small else lacking["neighbors"]}
+    low, high = min(points.values()), max(points.values())
+    if high - low >= WIDEST:
+        reason = "neighbors in the pretrained network and in the trained one tell different things"
+        return none | {"no_estimate": f"{reason}: {low:.0%} and {high:.0%}"}
+    name, point = next(iter(points.items()))
+    low, high = interval(point, MARGINS[name], images=len(outputs.target.logits))
+    if high - low >= WIDEST:
+        reason = f"{len(outputs.target.logits)} images are too few"
+        return none | {
+            "no_estimate": f"{reason}: it could be anything from {low:.0%} to {high:.0%}"
+        }
+    return {"estimated_accuracy": point, "estimated_interval": [low, high]}
 
 
-def estimate(held_out: LabelledObservation, target: Observation) -> float:
-    """Returns the estimated fraction of target images that are predicted correctly."""
-    correct = int(held_out.correct().sum())
-    if correct == 0:
-        return 0.0
-    temperature = find_temperature(held_out.logits, held_out.labels)
-    scaled = [(each.logits / temperature).astype(np.float64) for each in (held_out, target)]
-    confidence = [-entr(softmax(logits, axis=1)).sum(1) for logits in scaled]
-    threshold = np.sort(confidence[0])[-correct]  # so many images are at or above it
-    return float(np.mean(confidence[1] >= threshold))
+def interval(point: float, margins: tuple[float, float], *, images: int) -> tuple[float, float]:
+    """Returns an interval that should contain the accuracy on so many images.
 
+    Few images have an accuracy of their own: two standard errors are added to the margins.
 
-def find_temperature(logits: Floats, labels: Labels) -> float:
-    """Returns the temperature from 0.05 to 20 that minimizes the cross-entropy."""
-    rows = np.arange(len(labels))
-
-    def loss(temperature: float) -> float:
-        logs = log_softmax((logits / temperature).astype(np.float64), axis=1)
-        return -float(logs[rows, labels].mean())
-
-    return float(min(_TEMPERATURES, key=loss))
-
-
-def _compare(outputs: Outputs) -> list[str]:
-    """Returns a warning if the predictor scores lower than the one without adaptation.
-
-    With a held-out source the validator is one that does not contain the minimized loss.
+    >>> [round(end, 2) for end in interval(0.8, (0.1, 0.05), images=10_000)]
+    [0.7, 0.85]
     """
-    if outputs.unadapted is None or outputs.training is None:
-        return []
-    name = "deep_embedded_validation" if outputs.held_out is not None else validators.DEFAULT
-    after = validators.score(name, outputs)
-    before = validators.score(name, replace(outputs, target=outputs.unadapted))
-    if after >= before:
-        return []
-    return [
-        f"adaptation seems to hurt: {name} of the target is {after:.3g} with it and "
-        f"{before:.3g} without; compare with a run of --method source_only"
-    ]
+    error = 2 * math.sqrt(point * (1 - point) / images)
+    below, above = (math.hypot(margin, error) for margin in margins)
+    return max(0.0, point - below), min(1.0, point + above)
 
 
 def collapse(predicted: npt.NDArray[np.int64], classes: int) -> str:

@@ -24,6 +24,7 @@ from dial.data.transforms import Preprocessing
 from dial.errors import DialError
 from dial.layers import to_network, use_domain_if_any
 from dial.references import MomentAccumulator
+from dial.selection.neighborhood import Neighborhood, look_around
 
 NAME = "outputs.safetensors"
 VERSION = 1
@@ -91,6 +92,11 @@ class Outputs:
     unadapted: Observation | None = None
     """The target through the predictor without adaptation, if the method has one. It is not
     saved, because it would double the file."""
+    before: Neighborhood | None = None
+    """Neighbors of the target images that have features, by the network that training began from;
+    None if that was a random one."""
+    first: Labels | None = None
+    """`(M,)`, the classes by the predictor from before training, if there was one."""
 
     def with_features(self) -> "Outputs":
         """Returns the outputs without the target images that have no features."""
@@ -108,6 +114,19 @@ class Outputs:
         return self.held_out
 
 
+def find_neighbors(outputs: Outputs) -> Labels:
+    """Returns the labels of the source images nearest to each target image that has features.
+
+    They are those by the network that training began from, if it is a pretrained one, and
+    otherwise those by the features of these outputs.
+    """
+    if outputs.before is not None:
+        return outputs.before.of_target
+    training: Any = outputs.training  # it is there, or nothing could be compared
+    parts = training.features, training.labels, outputs.target.features
+    return look_around(*map(torch.from_numpy, parts)).of_target
+
+
 def save(folder: Path, outputs: Outputs, *, classes: Sequence[str]) -> None:
     """Write a run's outputs into its folder: of the target, the images that have features."""
     cut = outputs.with_features()
@@ -118,6 +137,10 @@ def save(folder: Path, outputs: Outputs, *, classes: Sequence[str]) -> None:
         for name in ("logits", "features", "labels")
         if getattr(observation, name, None) is not None
     }
+    if cut.before is not None:
+        tensors |= {f"before.{name}": torch.tensor(v) for name, v in vars(cut.before).items()}
+    if cut.first is not None:
+        tensors["first.labels"] = torch.tensor(cut.first)
     about = {"version": VERSION, "classes": classes, "images": "in the order of their content"}
     files.save_tensors(folder / NAME, tensors, about=about)
 
@@ -142,6 +165,8 @@ def load(folder: Path) -> Outputs:
         target=Observation(**parts["target"]),
         training=LabelledObservation(**parts["training"]) if "training" in parts else None,
         held_out=LabelledObservation(**parts["held_out"]) if "held_out" in parts else None,
+        before=Neighborhood(**parts["before"]) if "before" in parts else None,
+        first=parts["first"]["labels"] if "first" in parts else None,
     )
 
 
@@ -244,6 +269,10 @@ class Observer:
     def observe_sources(self, network: nn.Module, most: int = SOURCE) -> LabelledObservation:
         """Returns the outputs of a network for some training images of the sources."""
         return self._observe_source(network, self.sources, most=most, measured=SAMPLE)
+
+    def observe_target(self, network: nn.Module) -> Observation:
+        """Returns the outputs of a network for the target images that features are kept of."""
+        return self._observe(network, [self.target.scored], most=TARGET)
 
     def midway(self, network: nn.Module) -> Outputs:
         """Returns the outputs of a network in training, with its running statistics."""

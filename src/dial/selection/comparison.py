@@ -1,0 +1,65 @@
+"""Whether adaptation changed predictions for the worse: a test without labels of the target.
+
+Of the images whose prediction is another one with adaptation than without, the nearest source
+images are asked: how many have the former label, how many the new one? If neither prediction is
+better, both are as likely to be ahead. Images that went from one class to the same other one err
+together, so a group of them has one say: the sign of each group's sum is flipped at random, which
+gives the distribution of the total by chance. A chance of at most one in twenty is significant.
+
+Neighbors are found by the network that training began from, if it is a pretrained one. Without
+one, those by the network with and without adaptation count alike: each favors its own predictions.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dial.selection.neighborhood import agree
+from dial.selection.outputs import Outputs, find_neighbors
+
+SIGNIFICANT = 0.05
+_DRAWS = 10_000
+
+
+class Comparison(NamedTuple):
+    """What adaptation did to the predictions of `images` target images."""
+
+    images: int
+    changed: int
+    """Images whose prediction is another one."""
+    support: float
+    """The mean share of their neighbors with the new label, less that with the former one."""
+    chance: float
+    """The probability of as small a support, if the new predictions are as good."""
+
+    @property
+    def hurts(self) -> bool:
+        """Whether the former predictions are significantly better."""
+        return self.support < 0 and self.chance <= SIGNIFICANT
+
+
+def compare(outputs: Outputs) -> Comparison | None:
+    """Returns the comparison; None if there is no predictor without adaptation, or no source."""
+    if outputs.unadapted is None or outputs.training is None:
+        return None
+    target, unadapted = outputs.target, outputs.unadapted
+    spaces = [find_neighbors(outputs), find_neighbors(replace(outputs, target=unadapted))]
+    count = len(spaces[0])
+    new, former = (each.logits[:count].argmax(1) for each in (target, unadapted))
+    is_changed = new != former
+    votes = np.mean([agree(space, new) - agree(space, former) for space in spaces], axis=0)
+    pairs = former * target.logits.shape[1] + new
+    _, group = np.unique(pairs[is_changed], return_inverse=True)
+    sums = np.bincount(group, weights=votes[is_changed]).astype(np.float64)
+    changed = int(is_changed.sum())
+    support = float(sums.sum() / changed) if changed else 0.0
+    return Comparison(count, changed, support, chance(sums))
+
+
+def chance(sums: npt.NDArray[np.float64]) -> float:
+    """Returns the probability that random signs make the total as small as it is."""
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (_DRAWS, len(sums)))
+    as_small = signs @ np.abs(sums) <= sums.sum() + 1e-9
+    return float((1 + as_small.sum()) / (1 + _DRAWS))
