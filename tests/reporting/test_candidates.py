@@ -20,8 +20,9 @@ def make(*scores: float, accuracies: tuple[float | None, ...] = ()) -> list[dict
 def test_the_share_of_neighbors_decides_and_is_named() -> None:
     (why,) = explain(make(0.7, 0.8, 0.75), "classifier")
     assert why == (
-        "classifier was kept because most neighbors agree with it: 80.0\u202f% of them, "
-        "against 70.0\u202f% for frozen and 75.0\u202f% for head."
+        "“classifier” was kept because the largest share of nearest neighbors, of the source and "
+        "of the target, agrees with its predictions: 80.0\u202f%, against 70.0\u202f% for "
+        "“frozen” and 75.0\u202f% for “head”."
     )
 
 
@@ -39,7 +40,7 @@ def test_close_scores_say_little(scores: tuple[float, float], close: str) -> Non
     [
         ((0.5, 0.6), "show no better one"),
         ((0.6, 0.6), "show no better one"),
-        ((0.62, 0.6), "would have taken frozen: its true accuracy is 2.0 points higher"),
+        ((0.62, 0.6), "would have taken “frozen”: its true accuracy is 2.0 points higher"),
         ((None, None), ""),
         ((), ""),
     ],
@@ -62,7 +63,7 @@ def test_the_best_come_first_and_one_is_marked() -> None:
 
 
 def test_no_reason_is_made_up_for_a_choice_by_another_rule() -> None:
-    assert explain(make(0.7, 0.8), "frozen") == ["frozen was kept."]
+    assert explain(make(0.7, 0.8), "frozen") == ["“frozen” was kept."]
     assert explain(make(0.7, 0.8), "unknown") == []
 
 

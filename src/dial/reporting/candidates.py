@@ -33,12 +33,12 @@ def explain(candidates: Sequence[dict[str, Any]], kept: str) -> list[str]:
     if kept not in scores:
         return []
     if scores[kept] < max(scores.values()):
-        return [f"{kept} was kept."]
+        return [f"“{kept}” was kept."]
     others = {name: score for name, score in scores.items() if name != kept}
-    listed = " and ".join(f"{_percent(score)} for {name}" for name, score in others.items())
+    listed = " and ".join(f"{_percent(score)} for “{name}”" for name, score in others.items())
     sentences = [
-        f"{kept} was kept because most neighbors agree with it: {_percent(scores[kept])} of them, "
-        f"against {listed}."
+        f"“{kept}” was kept because the largest share of nearest neighbors, of the source and of "
+        f"the target, agrees with its predictions: {_percent(scores[kept])}, against {listed}."
     ]
     lead = scores[kept] - max(others.values())
     if lead == 0:
@@ -58,7 +58,7 @@ def _compare(accuracies: dict[str, Any], kept: str) -> str:
     if lost <= 0:
         return "The target's labels, which had no part in this, show no better one."
     return (
-        f"The target's labels, which had no part in this, would have taken {best}: "
+        f"The target's labels, which had no part in this, would have taken “{best}”: "
         f"its true accuracy is {100 * lost:.1f} points higher."
     )
 
