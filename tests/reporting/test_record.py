@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from dial import DialError, files, methods
-from dial.data.domain import ImageArray, ImageFiles, Labels
-from dial.data.pixels import ArrayPixels, array_digests
-from dial.data.prepare import PreparedDomain, PreparedSource
+from dial.data.domain import Labels
+from dial.data.prepare import PreparedSource
 from dial.reporting import record as records
 from dial.selection.outputs import Moments
 
-from .pages import make_record
+from .pages import make_domain, make_record, number
+
+NO_RUNNER_UP = {"runner_up": None, "runner_up_confidence": None}  # in older records
 
 
 def assert_same(one: Any, other: Any) -> None:
@@ -72,7 +73,19 @@ def test_files_of_version_1_are_read(
     }
     tensors = {name: torch.tensor(array) for name, array in arrays.items() if array is not None}
     files.save_tensors(tmp_path / records.NAME, tensors, about=about)
-    assert_same(vars(records.load(tmp_path)), vars(wanted))
+    assert_same(vars(records.load(tmp_path)), vars(wanted) | NO_RUNNER_UP)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_files_of_version_2_are_read(labelled: bool, tmp_path: Path) -> None:
+    wanted = make_record(labelled=labelled)
+    path = tmp_path / records.NAME
+    records.save(path, wanted)
+    about, tensors = files.load_tensors(path, wanted="a record", version=None, fix="")
+    kept = {name: tensor for name, tensor in tensors.items() if name not in NO_RUNNER_UP}
+    assert len(kept) == len(tensors) - 2
+    files.save_tensors(path, kept, about=about | {"version": 2})
+    assert_same(vars(records.load(tmp_path)), vars(wanted) | NO_RUNNER_UP)
 
 
 def test_missing_damaged_and_other_records_are_errors(
@@ -86,7 +99,7 @@ def test_missing_damaged_and_other_records_are_errors(
     with monkeypatch.context() as patch:
         patch.setattr(records, "VERSION", 0)
         records.save(tmp_path / records.NAME, make_record())
-    with pytest.raises(DialError, match=r"evidence .*, of version 2, got version 0"):
+    with pytest.raises(DialError, match=r"evidence .*, of version 3, got version 0"):
         records.load(tmp_path)
 
 
@@ -107,44 +120,9 @@ def test_a_baseline_has_the_same_classes_and_the_same_images() -> None:
         run.against(replace(other, fingerprint="another"), without="")
 
 
-def test_confident_changes_come_first_and_then_changes_of_confidence() -> None:
-    predicted = {"before": np.array([0, 0, 0, 0]), "after": np.array([0, 1, 1, 0])}
-    confidence = {"before": np.array([0.9, 0.9, 0.5, 0.6]), "after": np.array([0.9, 0.8, 0.4, 0.9])}
-    assert records.gallery_order(predicted, confidence).tolist() == [1, 2, 3, 0]
-    del predicted["before"], confidence["before"]
-    assert records.gallery_order(predicted, confidence).tolist() == [2, 1, 0, 3]
-
-
-def domain(
-    images: ImageFiles | ImageArray, side: int = 8, labels: Labels | None = None
-) -> PreparedDomain:
-    generator = np.random.default_rng(0)
-    array = generator.integers(0, 255, (len(images), side, side, 3), dtype=np.uint8)
-    return PreparedDomain("d", images, ArrayPixels(array, digests=array_digests(array)), labels)
-
-
-def numbered(count: int) -> ImageFiles:
-    return ImageFiles(tuple(Path(f"there/mug/{i}.jpg") for i in range(count)))
-
-
-@pytest.mark.parametrize(("side", "shown"), [(28, 28), (256, 96)])
-def test_thumbnails_of_what_matters(side: int, shown: int) -> None:
-    count = 500
-    record = make_record(images=count)
-    gallery = records._gallery(domain(numbered(count), side), record.predicted, record.confidence)
-    names, pictures = gallery["gallery_names"], gallery["gallery_pictures"]
-    first = records.gallery_order(record.predicted, record.confidence)[: records.GALLERY]
-    assert {str(row) for row in first} <= set(names)
-    assert names.keys() == pictures.keys()
-    assert len(names) < count
-    assert all(name == f"mug/{row}.jpg" for row, name in names.items())
-    assert gallery["gallery_side"] == shown
-    assert all(picture.tobytes().startswith(b"\xff\xd8") for picture in pictures.values())
-
-
 def observation(generator: np.random.Generator, images: int, *, tensors: bool) -> Any:
     convert = torch.from_numpy if tensors else np.asarray
-    logits, features = (generator.normal(size=(images, n)).astype(np.float32) for n in (2, 5))
+    logits, features = (generator.normal(size=(images, n)).astype(np.float32) for n in (3, 5))
     mean, var = generator.normal(size=3), generator.gamma(2.0, size=3)
     moments = {"norm": Moments(torch.from_numpy(mean), torch.from_numpy(var))}
     return SimpleNamespace(logits=convert(logits), features=convert(features), moments=moments)
@@ -160,16 +138,22 @@ def test_records_are_made_from_outputs_row_by_row(tensors: bool, before: bool) -
         training=observation(generator, 12, tensors=tensors),
         held_out=None,
     )
-    parts = domain(numbered(12), labels=Labels(("mug", "pen"), np.arange(12) % 3 % 2))
+    parts = make_domain(number(12), labels=Labels(("mug", "pen", "cup"), np.arange(12) % 4 % 3))
     source = PreparedSource(*vars(parts).values())
-    target = domain(numbered(20))
+    target = make_domain(number(20))
     record = records.record(methods.create("dial", {}), outputs, sources=[source], target=target)
     logits = np.asarray(outputs.target.logits, np.float64)
     probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     order = target.pixels.order
     np.testing.assert_array_equal(record.predicted["after"][order], probabilities.argmax(1))
     np.testing.assert_allclose(record.confidence["after"][order], probabilities.max(1), rtol=1e-5)
-    assert record.source_counts.tolist() == [8, 4]
+    ranked = np.argsort(probabilities, axis=1)
+    assert record.runner_up is not None
+    assert record.runner_up_confidence is not None
+    np.testing.assert_array_equal(record.runner_up[order], ranked[:, 1])
+    second = np.take_along_axis(probabilities, ranked[:, 1:2], axis=1)[:, 0]
+    np.testing.assert_allclose(record.runner_up_confidence[order], second, rtol=1e-5)
+    assert record.source_counts.tolist() == [6, 3, 3]
     assert record.sampled == (12, 20)
     assert record.layers == ("norm",)
     keys = {"before", "after"} if before else {"after"}

@@ -1,43 +1,64 @@
 """The page of a report: figures, pictures and texts from a run's records, as HTML."""
 
 import base64
+import hashlib
+import itertools
+from collections.abc import Iterable
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 
-from dial.reporting import metrics, plots
-from dial.reporting.record import GALLERY, Record, gallery_order
+from dial.reporting import candidates, classes, metrics, next_steps, plots
+from dial.reporting.gallery import GALLERY, by_certainty, by_change
+from dial.reporting.record import Record
 
 _OPEN_TABLE = 12  # classes up to which the table of classes is not folded away
+_UNCERTAIN = 24  # images in the gallery of the least certain, beside the one of changes
 _PIXELATED = 64  # pixels of a thumbnail below which it is enlarged without smoothing
 _NOT_LOSSES = ("epoch", "step", "lr", "target_accuracy", "target_classes_predicted")
+_THIN = "\u202f"  # a space that breaks no line
 
 Context = dict[str, Any]
 
 
-def render(record: Record, *, config: Context, result: Context, history: list[Context]) -> str:
-    """Returns the page; every text in it is escaped."""
+def render(
+    record: Record, *, config: Context, result: Context, history: list[Context], folder: Path
+) -> str:
+    """Returns the page; every text in it is escaped.
+
+    `folder` is the run's, as the user names it.
+    """
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"percent": _percent, "number": _number, "clean": _clean}
-    template = files("dial.reporting").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    template, script = (
+        files("dial.reporting").joinpath(name).read_text(encoding="utf-8")
+        for name in ("report.html.jinja", "report.js")
+    )
     return environment.from_string(template).render(
         result=result,
         config=config,
         record=record,
         compared="before" in record.predicted,
         summary=_summary(record),
+        estimate=_estimate(result),
+        noticed=_noticed(record, result),
+        steps=next_steps.next_steps(folder, measured=record.labels is not None),
+        candidates=candidates.describe(result),
         curves=_curves(history),
         shift=_shift(record),
         mixing=plots.mixing(result["mixing"]) if result.get("mixing") else None,
         embeddings=_embeddings(record),
         classes=_classes(record),
-        gallery=_gallery(record),
+        galleries=_galleries(record),
         settings=_settings(config["settings"]),
-        repeat="dial adapt --config RUN/config.json --out NEW",
+        repeat=next_steps.repeat(folder),
+        script=script,
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
@@ -58,6 +79,39 @@ def _summary(record: Record) -> Context:
         "comparison": comparison,
         "doubts": doubts,
     }
+
+
+def _estimate(result: Context) -> Context:
+    """Returns the estimate without labels: an interval, or why there is none.
+
+    A single number is shown for runs from before there were intervals, and for no others.
+    """
+    interval, reason = result.get("estimated_interval"), result.get("no_estimate")
+    is_older = "estimated_interval" not in result and not reason
+    return {
+        "interval": interval,
+        "point": result.get("estimated_accuracy") if is_older else None,
+        "doubt": result.get("estimate_doubt"),
+        "reason": reason,
+        "missing": interval is None and not is_older,
+    }
+
+
+def _noticed(record: Record, result: Context) -> Context:
+    """Returns sentences about classes that seem to be absent or confused."""
+    after, confidence = record.predicted["after"], record.confidence["after"]
+    absent = result.get("absent_classes") or ()
+    confused = None  # not known to older runs
+    if record.runner_up is not None and record.runner_up_confidence is not None:
+        confused = classes.confused(
+            record.classes,
+            after,
+            confidence,
+            runner_up=record.runner_up,
+            runner_up_confidence=record.runner_up_confidence,
+        )
+    missing = classes.missing(record.classes, record.source_counts, after, absent=absent)
+    return {"missing": missing, "confused": confused}
 
 
 def _curves(history: list[Context]) -> list[Context]:
@@ -150,23 +204,42 @@ def _classes(record: Record) -> Context:
     }
 
 
-def _gallery(record: Record) -> Context:
-    """Images whose prediction changed most, or the least confident without a comparison."""
-    order = gallery_order(record.predicted, record.confidence).tolist()
-    cards = []
-    for row in [row for row in order if str(row) in record.gallery_names][:GALLERY]:
-        code = base64.b64encode(record.gallery_pictures[str(row)].tobytes()).decode()
-        card = {
-            "name": record.gallery_names[str(row)],
-            "image": f"data:image/jpeg;base64,{code}",
-            "label": None if record.labels is None else record.classes[record.labels[row]],
-        }
-        for key, predicted in record.predicted.items():
-            card[key] = record.classes[predicted[row]]
-            card[f"confidence_{key}"] = _percent(float(record.confidence[key][row]), 0)
-        cards.append(card)
-    kept = len(record.gallery_names)
-    return {"cards": cards, "small": record.gallery_side < _PIXELATED, "kept": kept}
+def _galleries(record: Record) -> Context:
+    """The images that changed most, if there is a comparison, and the least certain ones."""
+    compared = "before" in record.predicted
+    changed: Iterable[int] = ()
+    if compared:
+        changed = by_change(record.predicted, record.confidence)
+    uncertain = by_certainty(record.confidence["after"], record.runner_up_confidence)
+    return {
+        "changed": _cards(record, changed, GALLERY),
+        "uncertain": _cards(record, uncertain, _UNCERTAIN if compared else GALLERY),
+        "small": record.gallery_side < _PIXELATED,
+        "kept": len(record.gallery_names),
+    }
+
+
+def _cards(record: Record, order: Iterable[int], count: int) -> list[Context]:
+    """Returns the first images in an order that the run kept, with what is predicted for them."""
+    rows = (row for row in order if str(row) in record.gallery_names)
+    return [_card(record, int(row)) for row in itertools.islice(rows, count)]
+
+
+def _card(record: Record, row: int) -> Context:
+    code = base64.b64encode(record.gallery_pictures[str(row)].tobytes()).decode()
+    card = {
+        "name": record.gallery_names[str(row)],
+        "image": f"data:image/jpeg;base64,{code}",
+        "label": None if record.labels is None else record.classes[record.labels[row]],
+        "second": None,
+    }
+    for key, predicted in record.predicted.items():
+        card[key] = record.classes[predicted[row]]
+        card[f"confidence_{key}"] = _percent(float(record.confidence[key][row]), 0)
+    if record.runner_up is not None and record.runner_up_confidence is not None:
+        card["second"] = record.classes[record.runner_up[row]]
+        card["confidence_second"] = _percent(float(record.runner_up_confidence[row]), 0)
+    return card
 
 
 def _settings(settings: Context) -> list[tuple[str, Any]]:
@@ -179,7 +252,7 @@ def _settings(settings: Context) -> list[tuple[str, Any]]:
 
 
 def _percent(value: float, digits: int = 1) -> str:
-    return f"{100 * value:.{digits}f}\u202f%"
+    return f"{100 * value:.{digits}f}{_THIN}%"
 
 
 def _number(value: int) -> str:
@@ -188,4 +261,4 @@ def _number(value: int) -> str:
 
 def _clean(text: Any) -> str:
     """Returns text without control characters and lone surrogates, which no page can hold."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in str(text))
+    return "".join(c if c.isprintable() or c == _THIN else "\ufffd" for c in str(text))

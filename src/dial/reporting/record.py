@@ -1,6 +1,5 @@
 """The record that a finished run leaves for its report, in `evidence.safetensors`."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,24 +8,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
+from torch import Tensor
 
 from dial import files
 from dial.data.prepare import PreparedDomain, PreparedSource
 from dial.errors import DialError, missing_extra
 from dial.methods import Method
+from dial.reporting import gallery
 from dial.reporting.embedding import embed, separation
 from dial.reporting.shift import distance
 from dial.selection.outputs import SAMPLE, Outputs
 
 NAME = "evidence.safetensors"
-VERSION = 2
+VERSION = 3
 POINTS = 150
 """Images of a domain that are embedded: t-SNE takes its time."""
-GALLERY = 36
-"""Images that a report shows."""
-_THUMBNAILS = 300  # kept in addition, so that a comparison with another run has some to show
-_SIDE = 96
+_WITHOUT_RUNNER_UP = 2  # the version before
 _DICTS = ("predicted", "confidence", "points", "shift", "gallery_pictures")  # of arrays
 
 Ints = npt.NDArray[np.int64]
@@ -73,6 +70,11 @@ class Record:
     """Their thumbnails, as JPEG files."""
     gallery_side: int
     """Width and height of a thumbnail in pixels."""
+    runner_up: Ints | None = None
+    """The second likeliest class, `(N,)`, by the finished predictor; None in older records, and
+    where there is only one class."""
+    runner_up_confidence: Floats | None = None
+    """Its probability, `(N,)`."""
 
     def against(self, baseline: "Record", *, without: str) -> "Record":
         """Returns a copy with the predictions of another run as those without adaptation.
@@ -112,7 +114,7 @@ def save(path: Path, record: Record) -> None:
 
 
 def load(folder: Path) -> Record:
-    """Returns the record of a run; files of version 1 can be read too.
+    """Returns the record of a run; those of older versions can be read too.
 
     Raises:
         DialError: no record, a damaged one, or one of another version.
@@ -128,7 +130,7 @@ def load(folder: Path) -> Record:
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     if version == 1:
         return _from_version_1(values, arrays)
-    if version != VERSION:
+    if version not in (_WITHOUT_RUNNER_UP, VERSION):
         wanted = f"{wanted} in {path}, of version {VERSION}"
         raise DialError(wanted=wanted, got=f"version {version}", fix=fix)
     values |= {field: {} for field in _DICTS}  # one may be empty
@@ -199,10 +201,15 @@ def record(
     except ImportError as error:
         raise missing_extra(error, "report") from error
     predicted, confidence, shift = {}, {}, {}
+    second: Ints | None = None
+    second_confidence: Floats | None = None
     for key, observation in predictors.items():
         logits = np.asarray(observation.logits)[np.argsort(target.pixels.order)]  # row by row
-        likeliest = torch.from_numpy(logits).softmax(1).max(1)
-        predicted[key], confidence[key] = likeliest.indices.numpy(), likeliest.values.numpy()
+        probabilities = torch.from_numpy(logits).softmax(1)
+        predicted[key], confidence[key] = _likeliest(probabilities)
+        if key == "after" and len(classes) > 1:
+            others = probabilities.scatter(1, torch.from_numpy(predicted[key])[:, None], -1.0)
+            second, second_confidence = _likeliest(others)
         if training is not None:
             names = training.moments
             moments = [(training.moments[name], observation.moments[name]) for name in names]
@@ -224,8 +231,16 @@ def record(
             min(SAMPLE, len(training.logits)) if training else 0,
             min(SAMPLE, len(target.pixels)),
         ),
-        **_gallery(target, predicted, confidence),
+        runner_up=second,
+        runner_up_confidence=second_confidence,
+        **gallery.keep(target, predicted, confidence, second_confidence),
     )
+
+
+def _likeliest(probabilities: Tensor) -> tuple[Ints, Floats]:
+    """Returns the class with the largest probability, and that, for each row."""
+    largest = probabilities.max(1)
+    return largest.indices.numpy(), largest.values.numpy()
 
 
 def _pairs(distances: Any) -> Floats:
@@ -249,43 +264,3 @@ def _embed(source: Any, predictors: dict[str, Any]) -> tuple[dict[str, Floats], 
             points |= {f"{key}.{layer}.source": of_source, f"{key}.{layer}.target": of_target}
             separations[f"{key}.{layer}"] = separation(values[0], value)
     return points, separations
-
-
-def gallery_order(predicted: dict[str, Ints], confidence: dict[str, Floats]) -> Ints:
-    """Returns all rows in the order in which a gallery shows them.
-
-    First come confident predictions of another class than before, then the largest changes of
-    confidence. Without a predictor to compare with, the least confident predictions come first.
-    """
-    after = confidence["after"]
-    if "before" not in confidence:
-        return np.argsort(after, kind="stable")
-    before = confidence["before"]
-    changed = predicted["before"] != predicted["after"]
-    score = np.where(changed, 1 + (before + after) / 2, np.abs(before - after))
-    return np.argsort(-score, kind="stable")
-
-
-def _gallery(
-    target: PreparedDomain, predicted: dict[str, Ints], confidence: dict[str, Floats]
-) -> dict[str, Any]:
-    """Thumbnails of the largest changes, of the least confident images, and of a sample."""
-    first = gallery_order(predicted, confidence)[:GALLERY]
-    unsure = np.argsort(confidence["after"], kind="stable")[:GALLERY]
-    rows = np.unique(np.concatenate([target.pixels.order[:_THUMBNAILS], unsure, first]))
-    images = target.pixels.read(rows)
-    side = min(_SIDE, images.shape[1])
-    pictures = (_jpeg(image, side) for image in images)
-    names = target.images.names
-    return {
-        "gallery_names": {str(row): "/".join(Path(names[row]).parts[-2:]) for row in rows},
-        "gallery_pictures": {str(row): jpeg for row, jpeg in zip(rows, pictures, strict=True)},
-        "gallery_side": side,
-    }
-
-
-def _jpeg(image: Bytes, side: int) -> Bytes:
-    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-    file = io.BytesIO()
-    picture.resize((side, side), Image.Resampling.LANCZOS).save(file, "JPEG", quality=85)
-    return np.frombuffer(file.getvalue(), np.uint8)

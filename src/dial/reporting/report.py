@@ -47,7 +47,7 @@ def report(
     try:
         from dial.reporting.page import render
 
-        text = render(record, config=config, result=result, history=history)
+        text = render(record, config=config, result=result, history=history, folder=folder)
     except ImportError as error:
         raise missing_extra(error, "report") from error
     path = Path(out or folder / NAME)
