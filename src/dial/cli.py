@@ -502,6 +502,11 @@ _add_list(
     "Show the ways to judge a run without the target's labels.",
     package="dial.selection",
 )
+_add_list(
+    "estimators",
+    "Show the ways to estimate the accuracy without the target's labels.",
+    package="dial.selection",
+)
 
 
 @list_app.command("datasets")
