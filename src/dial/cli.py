@@ -20,6 +20,7 @@ from dial.options import (
     texts,
     with_options,
 )
+from dial.training import torchrun
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
 list_app = typer.Typer(no_args_is_help=True, help="Show what there is to choose from.")
@@ -103,11 +104,18 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback has shown it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Adapt an image classifier to a domain that has no labels."""
+    if torchrun.is_shared() and context.invoked_subcommand != "adapt":
+        raise DialError(
+            wanted="dial adapt, whose batches the processes of torchrun share",
+            got=f"dial {context.invoked_subcommand} under torchrun with {torchrun.size()} of them",
+            fix="run this command without torchrun",
+        )
 
 
 @app.command("check")
@@ -288,10 +296,12 @@ def adapt_command(
                 minutes=minutes,
                 **options,
             )
-    except Interrupted:
-        typer.echo(f"dial: stopped; resume with the same command and --resume ({out})", err=True)
+    except (Interrupted, KeyboardInterrupt):
+        if torchrun.speaks_first():
+            text = f"dial: stopped; resume with the same command and --resume ({out})"
+            typer.echo(text, err=True)
         raise typer.Exit(130) from None
-    if as_json:
+    if as_json and torchrun.leads():
         typer.echo(json.dumps(run.result, indent=2))
 
 
@@ -607,7 +617,8 @@ def bench_command(
 
 
 def _complain(message: str) -> None:
-    typer.echo(f"dial: error: {message}", err=True)
+    if torchrun.speaks_first():
+        typer.echo(f"dial: error: {message}", err=True)
 
 
 def _what_came(error: Exception) -> str:
