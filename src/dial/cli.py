@@ -1,6 +1,7 @@
 """The command `dial`: reads arguments, calls the library, prints; no logic of its own."""
 
 import json
+import os
 import sys
 from importlib import import_module
 from itertools import pairwise
@@ -110,12 +111,8 @@ def options(
     ] = False,
 ) -> None:
     """Adapt an image classifier to a domain that has no labels."""
-    if torchrun.is_shared() and context.invoked_subcommand != "adapt":
-        raise DialError(
-            wanted="dial adapt, whose batches the processes of torchrun share",
-            got=f"dial {context.invoked_subcommand} under torchrun with {torchrun.size()} of them",
-            fix="run this command without torchrun",
-        )
+    if "TORCHELASTIC_RUN_ID" in os.environ and context.invoked_subcommand != "adapt":
+        torchrun.refuse(f"dial {context.invoked_subcommand}")
 
 
 @app.command("check")

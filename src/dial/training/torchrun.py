@@ -54,6 +54,16 @@ def nodes() -> int:
     return machines
 
 
+def refuse(command: str) -> None:
+    """Refuse a command that several processes cannot share."""
+    if is_shared():
+        raise DialError(
+            wanted="dial adapt, whose batches the processes of torchrun share",
+            got=f"{command} under torchrun with {size()} of them",
+            fix="run this command without torchrun",
+        )
+
+
 def speaks_first() -> bool:
     """Returns whether no other of torchrun's processes has said yet what ended the run.
 
