@@ -28,8 +28,9 @@ list_app = typer.Typer(no_args_is_help=True, help="Show what there is to choose 
 app.add_typer(list_app, name="list")
 
 DOMAINS = (
-    "Sources, and last the target. A source is class folders, an image list, or a known domain "
-    "like office31:amazon; a target is any folder of images, an image list, or a known domain."
+    "Sources, and last the target. A source is class folders, tar archives, an image list, or a "
+    "known domain like office31:amazon; a target is any folder of images, tar archives, an image "
+    "list, or a known domain."
 )
 Domains = Annotated[
     list[str] | None,
