@@ -1,6 +1,7 @@
 """The command `dial`: reads arguments, calls the library, prints; no logic of its own."""
 
 import json
+import os
 import sys
 from importlib import import_module
 from itertools import pairwise
@@ -20,14 +21,16 @@ from dial.options import (
     texts,
     with_options,
 )
+from dial.training import torchrun
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
 list_app = typer.Typer(no_args_is_help=True, help="Show what there is to choose from.")
 app.add_typer(list_app, name="list")
 
 DOMAINS = (
-    "Sources, and last the target. A source is class folders, an image list, or a known domain "
-    "like office31:amazon; a target is any folder of images, an image list, or a known domain."
+    "Sources, and last the target. A source is class folders, tar archives, an image list, or a "
+    "known domain like office31:amazon; a target is any folder of images, tar archives, an image "
+    "list, or a known domain."
 )
 Domains = Annotated[
     list[str] | None,
@@ -103,11 +106,14 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback has shown it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Adapt an image classifier to a domain that has no labels."""
+    if "TORCHELASTIC_RUN_ID" in os.environ and context.invoked_subcommand != "adapt":
+        torchrun.refuse(f"dial {context.invoked_subcommand}")
 
 
 @app.command("check")
@@ -288,10 +294,12 @@ def adapt_command(
                 minutes=minutes,
                 **options,
             )
-    except Interrupted:
-        typer.echo(f"dial: stopped; resume with the same command and --resume ({out})", err=True)
+    except (Interrupted, KeyboardInterrupt):
+        if torchrun.speaks_first():
+            text = f"dial: stopped; resume with the same command and --resume ({out})"
+            typer.echo(text, err=True)
         raise typer.Exit(130) from None
-    if as_json:
+    if as_json and torchrun.leads():
         typer.echo(json.dumps(run.result, indent=2))
 
 
@@ -612,7 +620,8 @@ def bench_command(
 
 
 def _complain(message: str) -> None:
-    typer.echo(f"dial: error: {message}", err=True)
+    if torchrun.speaks_first():
+        typer.echo(f"dial: error: {message}", err=True)
 
 
 def _what_came(error: Exception) -> str:

@@ -10,6 +10,9 @@ class DialError(ValueError):
 convert with domains=(..., 'webcam')
     """
 
+    is_of_all = False
+    """Whether all processes of a run raise it at the same place, so that none waits for another."""
+
     def __init__(self, *, wanted: str, got: str, fix: str) -> None:
         super().__init__(f"wanted {wanted}, got {got}; fix: {fix}")
         self.wanted, self.got, self.fix = wanted, got, fix

@@ -41,11 +41,11 @@ from dial.selection.outputs import SAMPLE, Observer, Outputs, Unadapted
 from dial.selection.tuning import Attempt
 from dial.selection.validators import Validator
 from dial.training import budget as budgets
-from dial.training import engine, run_folder
+from dial.training import engine, run_folder, torchrun
 from dial.training.budget import FITTED, WATCHED
 from dial.training.engine import Progress
 from dial.training.job import Job, Place, listed, open_job
-from dial.training.launch import Execution, launch
+from dial.training.launch import Execution, in_turn, launch, lead, require_same
 from dial.training.settings import (
     PHOTOGRAPHS,
     Settings,
@@ -143,6 +143,27 @@ def adapt(
             recorded.pop("source")
         inputs, options = inputs | recorded | _given(inputs), executed | _given(options)
     execution, options = _split(options)
+    decide = partial(_adapt, inputs, options, base, execution, out=Path(out), resume=resume)
+    choices: dict[str, Any] = {"preset": preset, "tune": tune, "validator": validator}
+    choices |= {"minutes": minutes, "is_list": isinstance(target, list | tuple)}
+    return lead(partial(decide, **choices), execution)
+
+
+def _adapt(
+    inputs: dict[str, Any],
+    options: dict[str, Any],
+    base: Settings | None,
+    execution: Execution,
+    *,
+    out: Path,
+    resume: bool,
+    preset: str | None,
+    tune: str | None,
+    validator: str | Validator | None,
+    minutes: float | None,
+    is_list: bool,
+) -> Run | TargetRuns:
+    """Open the domains, settle the settings, and do one run or a search; in one process."""
     origin = None
     if inputs["model"] is not None:
         _refuse(options | {"minutes": minutes, "tune": tune})
@@ -157,13 +178,12 @@ def adapt(
     settings = choose(base or preset or _preset_for(job, options), options)
     _check_inputs(job, settings)
     job = job.merged() if settings.merge_sources else job
-    folder, train = Path(out), partial(_run, job, origin=origin)
+    train = partial(_run, job, origin=origin)
     if minutes is not None:
-        settings = _fit_into(minutes, settings, options, job, folder)
+        settings = _fit_into(minutes, settings, options, job, out)
     search = tuning.plan(settings, tune=tune, validator=validator)
-    is_list = isinstance(target, list | tuple)
     if search is None:
-        return _as_asked(train(settings, folder, resume=resume), job, is_list=is_list)
+        return _as_asked(train(settings, out, resume=resume), job, is_list=is_list)
     if origin is not None:
         _refuse({"tune": search.field})
     if len(job.targets) > 1:
@@ -174,7 +194,7 @@ def adapt(
         )
     tuning.tune(
         search,
-        folder,
+        out,
         job.domains,
         train=train,
         resume=resume,
@@ -182,8 +202,8 @@ def adapt(
         quiet=execution.quiet,
         about=_about(job, origin),
     )
-    _write_page(folder, execution)
-    return _as_asked(runs.load(folder), job, is_list=is_list)
+    _write_page(out, execution)
+    return _as_asked(runs.load(out), job, is_list=is_list)
 
 
 def _as_asked(found: Run | TargetRuns, job: Job, *, is_list: bool) -> Run | TargetRuns:
@@ -215,7 +235,8 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 def _split(options: dict[str, Any]) -> tuple[Execution, dict[str, Any]]:
     """Returns the execution that the options ask for, and the other options."""
     names = {f.name for f in fields(Execution)}
-    execution = Execution(**{k: v for k, v in _given(options).items() if k in names})
+    given = _given({"devices": torchrun.size()}) | _given(options)
+    execution = Execution(**{k: v for k, v in given.items() if k in names})
     return execution, {key: value for key, value in options.items() if key not in names}
 
 
@@ -418,17 +439,20 @@ class Process:
         preprocessing = Preprocessing.for_network(self.backbone, self.settings.image_size)
         if self.origin is not None and self.origin.preprocessing.size == preprocessing.size:
             preprocessing = self.origin.preprocessing
-        with self.fabric.rank_zero_first():  # the others find the cache built
-            prepared, targets = prepare_domains(
-                *job.domains,
-                labelled=job.labelled,
-                resize=preprocessing.resize,
-                channels=preprocessing.channels,
-                skip_bad=self.execution.skip_bad,
-                cache_dir=self.execution.cache_dir,
-                use_cache=self.execution.use_cache,
-                quiet=self.reporter.quiet,
-            )
+        read = partial(
+            prepare_domains,
+            *job.domains,
+            labelled=job.labelled,
+            resize=preprocessing.resize,
+            channels=preprocessing.channels,
+            skip_bad=self.execution.skip_bad,
+            cache_dir=self.execution.cache_dir,
+            use_cache=self.execution.use_cache,
+            quiet=self.reporter.quiet,
+        )
+        prepared, targets = in_turn(self.fabric, read)  # the others find the cache built
+        digests = [hashlib.blake2b(d.pixels.digests.tobytes()) for d in (*prepared, *targets)]
+        require_same(self.fabric, "images", [digest.hexdigest() for digest in digests])
         sources: dict[str, PreparedSource] = {}
         held_out: dict[str, PreparedSource] = {}
         for name, whole in zip(self.backbone.sources, prepared, strict=True):

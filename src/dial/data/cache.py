@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dial.data.decode import BadImage, Bytes, read_image, strict_pillow
-from dial.data.domain import ImageFiles, Images
+from dial.data.domain import Images, StoredImages
 from dial.errors import DialError
 from dial.files import printable
 
@@ -80,7 +80,7 @@ def survey(
 
 
 def read_cached(
-    images: ImageFiles,
+    images: StoredImages,
     *,
     resize: int,
     channels: int = 3,
@@ -110,17 +110,12 @@ def read_cached(
         ) from error
 
 
-def _key(images: ImageFiles, *, resize: int, channels: int) -> str:
+def _key(images: StoredImages, *, resize: int, channels: int) -> str:
     """Returns a hash of names, sizes, times and settings; a change of any causes a rebuild."""
     digest = hashlib.blake2b(_VERSION, digest_size=16)
     digest.update(f"{resize} {channels}".encode())
-    for path in images.paths:
-        try:
-            state = os.stat(path)
-            times = f"{state.st_size} {state.st_mtime_ns}"
-        except OSError as error:
-            times = f"error {error.errno}"
-        digest.update(b"\0" + os.fsencode(path.absolute()) + b"\0" + times.encode())
+    for stamp in images.stamps():
+        digest.update(stamp)
     return digest.hexdigest()
 
 
@@ -137,10 +132,10 @@ def _open(folder: Path) -> Entry | None:
     return entry if len(pixels) == len(entry.digests) else None
 
 
-def _repaired(images: ImageFiles, entry: Entry, *, resize: int) -> bool:
+def _repaired(images: StoredImages, entry: Entry, *, resize: int) -> bool:
     """Whether a bad file can be read by now; new permissions change neither size nor time."""
     with strict_pillow():
-        retries = (read_image(images.paths[row], resize=resize) for row in entry.bad)
+        retries = (read_image(images[row], resize=resize) for row in entry.bad)
         return any(not isinstance(image, BadImage) for image in retries)
 
 

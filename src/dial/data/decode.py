@@ -7,12 +7,13 @@ import stat
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +72,33 @@ class BadImage:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file in an archive that is not compressed: so many bytes of it, from an offset on."""
+
+    archive: Path
+    offset: int
+    size: int
+    suffix: str
+
+    def read(self) -> bytes:
+        """Returns the file's content."""
+        with open(self.archive, "rb") as stream:
+            stream.seek(self.offset)
+            data = stream.read(self.size)
+        if len(data) < self.size:  # it was there when the archive was looked through
+            raise _BadFileError("cut off: its archive has become shorter")
+        return data
+
+
+class Files(Protocol):
+    """Files by their rows."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> Path | Member: ...
+
+
 class _BadFileError(Exception):
     """A file that Pillow would accept, or wait for, and we do not."""
 
@@ -88,7 +116,7 @@ def strict_pillow() -> Iterator[None]:
         yield
 
 
-def read_image(path: Path, *, resize: int, channels: int = 3) -> GoodImage | BadImage:
+def read_image(path: Path | Member, *, resize: int, channels: int = 3) -> GoodImage | BadImage:
     """Decode a file to `(resize, resize, channels)` uint8. Returns a `BadImage` on any failure.
 
     The image is squeezed into the square, as in the paper. Alpha is composited on white, 16 bits
@@ -109,7 +137,7 @@ def read_image(path: Path, *, resize: int, channels: int = 3) -> GoodImage | Bad
     return GoodImage(width, height, digest(data), pixels)
 
 
-def read_picture(path: Path, *, longest: int) -> Image.Image | BadImage:
+def read_picture(path: Path | Member, *, longest: int) -> Image.Image | BadImage:
     """Decode a file to look at: upright, in its proportions, no side above `longest` pixels.
 
     Otherwise as `read_image`.
@@ -127,7 +155,7 @@ def read_picture(path: Path, *, longest: int) -> Image.Image | BadImage:
 
 
 def read_images(
-    paths: Sequence[Path],
+    paths: Files,
     *,
     resize: int,
     channels: int = 3,
@@ -147,8 +175,9 @@ def read_images(
         step = threads * _CHUNK
         with ThreadPoolExecutor(threads) as pool:
             for start in range(0, len(paths), step):
+                files = [paths[row] for row in range(start, min(start + step, len(paths)))]
                 with strict_pillow():  # left before the caller continues
-                    images = list(pool.map(read, paths[start : start + step]))
+                    images = list(pool.map(read, files))
                 yield from images
 
     yield from track(decode(), total=len(paths), title=title, quiet=quiet)
@@ -192,10 +221,13 @@ def list_bad(bad: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _read_file(path: Path) -> bytes:
-    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+def _read_file(path: Path | Member) -> bytes:
+    if isinstance(path, Member):
+        data = path.read()
+    elif stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+        data = path.read_bytes()
+    else:
         raise _BadFileError("not a regular file")
-    data = path.read_bytes()
     if not data:
         raise _BadFileError("empty (zero bytes)")
     return data
@@ -240,7 +272,7 @@ def _to_8_bits(values: npt.NDArray[np.generic]) -> Bytes:
     return np.rint(x).astype(np.uint8)
 
 
-def _reason(error: Exception, path: Path) -> str:
+def _reason(error: Exception, path: Path | Member) -> str:
     reason = f"broken: {error}" if str(error) else f"broken ({type(error).__name__})"
     match error:
         case _BadFileError():

@@ -17,6 +17,7 @@ from PIL import Image
 from dial.console import track
 from dial.data.decode import BadImage, Bytes, GoodImage, digest, read_images
 from dial.data.hand_labels import HandLabels
+from dial.data.members import ImageMembers, stamp, unlike
 from dial.errors import DialError
 from dial.files import printable
 
@@ -30,9 +31,14 @@ class ImageFiles:
 
     paths: tuple[Path, ...]
     like_digits: ClassVar[bool] = False
+    kind: ClassVar[str] = "files"
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def __getitem__(self, row: int) -> Path:
+        """Returns where an image is."""
+        return self.paths[row]
 
     @property
     def names(self) -> list[str]:
@@ -57,12 +63,16 @@ class ImageFiles:
         """Returns these images and then the others', which must be files too."""
         paths = [each.paths for each in others if isinstance(each, ImageFiles)]
         if len(paths) < len(others):
-            raise _unlike(self, others)
+            raise unlike([self, *others])
         return ImageFiles(self.paths + tuple(path for part in paths for path in part))
 
     def distinct(self) -> "ImageFiles":
         """Returns each file once; a list may name one twice."""
         return ImageFiles(tuple(dict.fromkeys(self.paths)))
+
+    def stamps(self) -> Iterator[bytes]:
+        """Yields what a cache of these images depends on: paths, sizes and times."""
+        return map(stamp, self.paths)
 
     def decode(
         self, *, resize: int, channels: int, title: str, quiet: bool
@@ -77,6 +87,7 @@ class ImageArray:
 
     pixels: Bytes
     name: str
+    kind: ClassVar[str] = "an array"
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -110,7 +121,7 @@ class ImageArray:
         """Returns these images and then the others', which must be arrays of the same shape."""
         arrays = [each.pixels for each in others if isinstance(each, ImageArray)]
         if len(arrays) < len(others) or any(a.shape[1:] != self.pixels.shape[1:] for a in arrays):
-            raise _unlike(self, others)
+            raise unlike([self, *others])
         return ImageArray(np.concatenate([self.pixels, *arrays]), self.name)
 
     def distinct(self) -> "ImageArray":
@@ -136,17 +147,8 @@ class ImageArray:
             yield GoodImage(width, height, digest(row.tobytes()), small)
 
 
-Images = ImageFiles | ImageArray
-
-
-def _unlike(first: Images, others: Sequence[Images]) -> DialError:
-    kinds = ["files" if isinstance(e, ImageFiles) else "an array" for e in (first, *others)]
-    return DialError(
-        wanted="images of one kind to put together: all files, or all arrays of one shape",
-        got=", ".join(kinds),
-        fix="write the images to files; several sources can also stay apart, without "
-        "--merge-sources",
-    )
+StoredImages = ImageFiles | ImageMembers
+Images = StoredImages | ImageArray
 
 
 def _hash(names: Iterable[str]) -> str:

@@ -1,9 +1,12 @@
-"""Domains on disk: class folders, Office-31's layouts, flat folders and image lists."""
+"""Domains on disk: class folders, Office-31's layouts, flat folders and lists; archives by name."""
 
 import csv
+import glob
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from dial.data.decode import SUFFIXES, UNSUPPORTED_SUFFIXES
@@ -12,6 +15,7 @@ from dial.data.hand_labels import HandLabels, read_hand_labels
 from dial.errors import DialError
 from dial.files import printable
 
+_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _LITTER = ("thumbs.db", "desktop.ini", "ehthumbs.db", "__macosx", "icon\r")
 
 
@@ -27,6 +31,65 @@ def is_litter(name: str) -> bool:
     [True, True, True, False]
     """
     return name.startswith(".") or name.lower() in _LITTER
+
+
+def is_archive_name(path: Path) -> bool:
+    """Whether a file's name is that of a tar archive, compressed or not.
+
+    >>> [is_archive_name(Path(n)) for n in ("a-0.tar", "a.tar.gz", "a.tgz", "a.jpg")]
+    [True, True, True, False]
+    """
+    return re.search(r"\.(tar|tgz|tar\.(gz|bz2|xz|zst))$", path.name.lower()) is not None
+
+
+def find_shards(path: Path) -> list[Path]:
+    """Returns the archives that a path stands for: a file, a folder of them, or a pattern.
+
+    A folder stands for archives if it holds no images and no folders beside them. A pattern has
+    braces, `shards-{0000..0099}.tar`, or `*` and `?`. No archives for any other path.
+
+    Raises:
+        DialError: a pattern of archives that are not there.
+    """
+    if os.path.isdir(path):  # answers False where Path raises
+        with suppress(OSError):  # which is said where folders are read
+            entries = sorted(entry for entry in path.iterdir() if not is_litter(entry.name))
+            if not any(entry.is_dir() or is_image_name(entry) for entry in entries):
+                return [entry for entry in entries if is_archive_name(entry)]
+        return []
+    if not is_archive_name(path):
+        return []
+    text = str(path)
+    if os.path.exists(path):
+        return [path]
+    if not _BRACES.search(text) and not glob.has_magic(text):
+        return []
+    texts = [text]
+    while any(_BRACES.search(each) for each in texts):
+        texts = [made for each in texts for made in _expand(each)]
+    found = [sorted(glob.glob(each)) if glob.has_magic(each) else [each] for each in texts]
+    shards = [Path(each) for part in found for each in part]
+    missing = [shard for shard in shards if not shard.is_file()]
+    if missing or not shards:
+        raise DialError(
+            wanted=f"archives {printable(path)}",
+            got=f"{len(missing)} of {len(shards)} that are not there: {abbreviate(missing, 3)}"
+            if shards
+            else "none",
+            fix="check the numbers and the path",
+        )
+    return shards
+
+
+def _expand(text: str) -> Iterator[str]:
+    """Yields a text once for each number of its first braces."""
+    match = _BRACES.search(text)
+    if match is None:
+        yield text
+        return
+    first, last = match.groups()
+    for number in range(int(first), int(last) + 1):
+        yield f"{text[: match.start()]}{number:0{len(first)}}{text[match.end() :]}"
 
 
 def read_folder(root: Path, *, name: str | None = None) -> Domain:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dial.data.decode import BadImage, Bytes, bad_files_error, digest
-from dial.data.domain import ImageFiles
+from dial.data.domain import StoredImages
 
 Rows = npt.NDArray[np.int64]
 
@@ -47,7 +47,7 @@ class ArrayPixels(Pixels):
 class FilePixels(Pixels):
     """Images that are decoded from their files each time they are used."""
 
-    def __init__(self, images: ImageFiles, *, digests: Bytes, resize: int, channels: int) -> None:
+    def __init__(self, images: StoredImages, *, digests: Bytes, resize: int, channels: int) -> None:
         self._images = images
         self._resize, self._channels = resize, channels
         self.digests, self.order = digests, content_order(digests)

@@ -1,12 +1,13 @@
 """The images that a finished run was made for, found again from what its config.json says."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dial.data.datasets import open_domain
-from dial.data.decode import digest
-from dial.data.domain import Domain, ImageArray, ImageFiles, Images
+from dial.data.decode import Member, digest
+from dial.data.domain import Domain, ImageArray, Images, StoredImages
 from dial.deployment.runs import Run
 from dial.errors import DialError
 from dial.training.job import absolute
@@ -86,17 +87,25 @@ def _copies(images: Images, others: Images) -> set[int]:
     if isinstance(images, ImageArray) and isinstance(others, ImageArray):
         known = {pixels.tobytes() for pixels in others.pixels}
         return {row for row, pixels in enumerate(images.pixels) if pixels.tobytes() in known}
-    if not (isinstance(images, ImageFiles) and isinstance(others, ImageFiles)):
+    if isinstance(images, ImageArray) or isinstance(others, ImageArray):
         return set()
-    there = [path for path in others.paths if path.is_file()]
-    sizes = {path.stat().st_size for path in there}
-    contents = {_content(path) for path in there}
+    there = dict(_files(others)).values()
+    sizes = {_size(file) for file in there}
+    contents = {_content(file) for file in there}
     return {
-        row
-        for row, path in enumerate(images.paths)
-        if path.is_file() and path.stat().st_size in sizes and _content(path) in contents
+        row for row, file in _files(images) if _size(file) in sizes and _content(file) in contents
     }
 
 
-def _content(path: Path) -> bytes:
-    return digest(path.read_bytes())
+def _files(images: StoredImages) -> Iterator[tuple[int, Path | Member]]:
+    """Yields the rows of images that are there, and where they are."""
+    files = ((row, images[row]) for row in range(len(images)))
+    yield from ((row, file) for row, file in files if isinstance(file, Member) or file.is_file())
+
+
+def _size(file: Path | Member) -> int:
+    return file.size if isinstance(file, Member) else file.stat().st_size
+
+
+def _content(file: Path | Member) -> bytes:
+    return digest(file.read() if isinstance(file, Member) else file.read_bytes())

@@ -99,7 +99,7 @@ def _read(images: Images, row: int, *, budget: int) -> Picture | BadImage:
     if isinstance(images, ImageArray):
         pixels = images.pixels[row]
         return encode(Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels), budget)
-    image = read_picture(images.paths[row], longest=_LONGEST)
+    image = read_picture(images[row], longest=_LONGEST)
     return image if isinstance(image, BadImage) else encode(image, budget)
 
 

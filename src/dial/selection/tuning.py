@@ -6,7 +6,6 @@ with the run's seed. A killed search can be resumed, and several processes can s
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -162,13 +161,7 @@ def tune(
 
 
 def _check_folder(folder: Path, search: Search, *, resume: bool) -> None:
-    """Refuse a folder that holds a run or another search, and processes that share a trial."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        raise DialError(
-            wanted="one process for each trial",
-            got="torchrun, whose processes share every batch",
-            fix="run the command itself several times at once, with --resume",
-        )
+    """Refuse a folder that holds a run or another search."""
     run = run_folder.holds_run(folder)
     if not resume and (run or (folder / "trials").exists()):
         raise run_folder.already_there(folder)

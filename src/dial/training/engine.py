@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from dial import files
 from dial.data.batches import Batch, Batches
 from dial.errors import DialError
 from dial.methods import Method, Trainee
+from dial.training import torchrun
+from dial.training.launch import on_first
 from dial.training.settings import Settings
 
 VERSION = 1
@@ -30,12 +33,16 @@ _SOURCES_OF_FAILURE = (
 class NotFiniteError(DialError):
     """A loss went to infinity, or is not a number."""
 
+    is_of_all = True
+
 
 class Interrupted(BaseException):
     """Somebody asked the run to stop; its checkpoint is written.
 
     As with KeyboardInterrupt, what catches errors does not catch it.
     """
+
+    is_of_all = True
 
 
 @dataclass
@@ -85,14 +92,21 @@ def fit(
     total = settings.total_steps(len(batches))
     refreshed = {round(part * total) for part in method.refreshes}
     progress = Progress()
-    if resume and checkpoint.exists():
-        progress = _load(checkpoint, trainee, optimizer, batches)
-    model, optimizer = fabric.setup(trainee, optimizer)
+    model = fabric.setup_module(trainee)  # in the precision of the checkpoint
+    content = on_first(fabric, partial(_read, checkpoint)) if resume else None
+    if content is not None:
+        progress = _load(checkpoint, content, trainee, optimizer, batches)
+    optimizer = fabric.setup_optimizers(optimizer)  # type: ignore[assignment]
 
     def save() -> None:
-        if fabric.is_global_zero:
-            _save(checkpoint, trainee, optimizer, batches, progress)
-        fabric.barrier()
+        on_first(fabric, lambda: _save(checkpoint, trainee, optimizer, batches, progress))
+
+    def is_stopped() -> bool:
+        """Returns whether any process was asked to stop, so that all end after the same step."""
+        if fabric.world_size == 1:
+            return bool(stop)
+        asked = torch.tensor(float(bool(stop)), device=fabric.device)
+        return bool(fabric.all_reduce(asked, reduce_op="sum"))
 
     with _stopping() as stop:
         while progress.step < total:
@@ -112,7 +126,7 @@ def fit(
                     progress.sums[name] = progress.sums.get(name, 0.0) + value
                 on_step(progress, total, terms)
                 over = progress.step == total
-                if stop and not over:
+                if not over and is_stopped():
                     progress.seconds += time.perf_counter() - started
                     save()
                     raise Interrupted
@@ -126,7 +140,7 @@ def fit(
             progress.sums, progress.counted = {}, 0
             progress.seconds += time.perf_counter() - started
             save()
-        if stop:  # asked while the last epoch was judged: what comes after training is left too
+        if is_stopped():  # while the last epoch was judged: what comes after training is left too
             raise Interrupted
     return progress
 
@@ -187,11 +201,14 @@ def _to(batch: Batch, device: torch.device) -> Batch:
 
 @contextmanager
 def _stopping() -> Iterator[list[int]]:
-    """A list that gets the number of a signal to stop; a second one interrupts at once."""
+    """A list that gets the number of a signal to stop; a second one interrupts at once.
+
+    Not so under torchrun: it passes each signal on to processes that a terminal has sent it to.
+    """
     received: list[int] = []
 
     def note(number: int, frame: Any) -> None:
-        if received:
+        if received and not torchrun.is_shared():
             signal.default_int_handler(number, frame)
         received.append(number)
 
@@ -227,11 +244,25 @@ def _save(
     files.write(path, lambda out: out.write(buffer.getbuffer()))
 
 
+def _read(path: Path) -> bytes | None:
+    """Returns the bytes of a checkpoint; None if there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
 def _load(
-    path: Path, trainee: nn.Module, optimizer: torch.optim.Optimizer, batches: Batches
+    path: Path,
+    stored: bytes,
+    trainee: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Batches,
 ) -> Progress:
     try:
-        content = torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
+        content = torch.load(io.BytesIO(stored), map_location="cpu", weights_only=True)
         if content["version"] != VERSION:
             raise KeyError(f"version {content['version']}")
         trainee.load_state_dict(content["trainee"])
@@ -239,13 +270,17 @@ def _load(
     except DialError:
         raise
     except Exception as error:
-        raise DialError(
-            wanted=f"a checkpoint of this run in {path}",
-            got=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-            fix="resume with the settings the run began with, or start anew in another folder",
-        ) from error
+        raise _unusable(path, error) from error
     batches.load_state_dict(content["batches"])
     torch.set_rng_state(content["random"])
     if content["random_cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(content["random_cuda"])
     return Progress(**content["progress"])
+
+
+def _unusable(path: Path, error: Exception) -> DialError:
+    return DialError(
+        wanted=f"a checkpoint of this run in {path}",
+        got=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+        fix="resume with the settings the run began with, or start anew in another folder",
+    )

@@ -15,6 +15,7 @@ from dial.data.domain import (
     merge,
     short_names,
 )
+from dial.data.folders import is_archive_name
 from dial.errors import DialError
 from dial.training.launch import Execution
 
@@ -112,4 +113,4 @@ def absolute(place: Any) -> str | None:
     if place is None or isinstance(place, Domain):
         return None
     path = Path(place).expanduser()
-    return str(path.resolve()) if path.exists() else os.fspath(place)
+    return str(path.resolve()) if path.exists() or is_archive_name(path) else os.fspath(place)

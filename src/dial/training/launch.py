@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from dial.errors import DialError
+from dial.training import torchrun
+
+T = TypeVar("T")
 
 # Of glibc's malloc.h: what mallopt takes. Its own values grow with what a program frees, up to
 # those of _GROWN; once mallopt is called they do not grow any more, so these are left behind.
@@ -28,7 +31,7 @@ class Execution:
     device: str = "auto"
     """Device: auto, cpu, cuda or mps."""
     devices: int = 1
-    """Processes that share every batch."""
+    """Processes that share every batch; under torchrun all that it started."""
     precision: str = "32-true"
     """Precision: 32-true, bf16-mixed or 16-mixed."""
     workers: int = 1
@@ -53,21 +56,50 @@ class Execution:
             )
 
 
+def lead(function: Callable[[], T], execution: Execution) -> T:
+    """Call `function` in one process: under torchrun in the first, and the others follow it.
+
+    Returns what it returned, in all processes.
+
+    Raises:
+        DialError: `devices` that are not torchrun's processes.
+    """
+    started = torchrun.size()
+    if started not in (None, execution.devices):
+        raise DialError(
+            wanted=f"the {started} processes that torchrun started",
+            got=f"--devices {execution.devices}",
+            fix="leave --devices out: torchrun's --nnodes and --nproc-per-node decide",
+        )
+    return torchrun.lead(function, partial(_create_fabric, execution))
+
+
 def launch(function: Callable[..., None], *args: Any, execution: Execution, **kwargs: Any) -> None:
     """Call `function(fabric, ...)` in as many processes as there are devices."""
+    # As one callable: the launcher would try to look into arguments, and into frozen dataclasses.
+    call = partial(_call, function=function, args=args, kwargs=kwargs)
+    team = torchrun.team()
+    if team is None:
+        _create_fabric(execution).launch(call)
+    else:
+        team.send("launch", call)
+        team.run(call)
+
+
+def _create_fabric(execution: Execution) -> Any:
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
-    torchrun = "TORCHELASTIC_RUN_ID" in os.environ
-    several = execution.devices > 1 or torchrun
-    strategy = ("ddp" if torchrun else "ddp_spawn") if several else "auto"
+    machines = torchrun.nodes() if torchrun.is_shared() else 1
+    several = "ddp" if torchrun.is_shared() else "ddp_spawn"
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*GPU available.*|.*srun.*")
-            fabric = Fabric(
+            return Fabric(
                 accelerator=execution.device,
-                devices=execution.devices,
-                strategy=strategy,
+                devices=execution.devices // machines,
+                num_nodes=machines,
+                strategy=several if execution.devices > 1 else "auto",
                 precision=execution.precision,  # type: ignore[arg-type]
             )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
@@ -76,8 +108,81 @@ def launch(function: Callable[..., None], *args: Any, execution: Execution, **kw
             got=str(error).splitlines()[0],
             fix="use --device cpu, cuda, mps or auto, and --precision 32-true or bf16-mixed",
         ) from error
-    # As one callable: the launcher would try to look into arguments, and into frozen dataclasses.
-    fabric.launch(partial(_call, function=function, args=args, kwargs=kwargs))
+
+
+def on_first(fabric: Any, function: Callable[[], T]) -> T:
+    """Call a function in the first process alone.
+
+    Returns what it returned, in all processes.
+
+    Raises:
+        DialError: what it raised, in all processes.
+    """
+    outcome: Any = None
+    if fabric.is_global_zero:
+        try:
+            outcome = function()
+        except DialError as error:
+            outcome = error
+    outcome = fabric.broadcast(outcome)
+    if isinstance(outcome, DialError):
+        raise _of_all(outcome)
+    return outcome  # type: ignore[no-any-return]
+
+
+def in_turn(fabric: Any, function: Callable[[], T]) -> T:
+    """Call a function in the first process, then in the first of each machine, then in all others.
+
+    Returns what it returned.
+
+    Raises:
+        DialError: what it raised in any process, in all of them.
+    """
+    if fabric.world_size == 1:
+        return function()
+    from torch.distributed import all_gather_object, new_group
+
+    mine = 0 if fabric.is_global_zero else 1 if fabric.local_rank == 0 else 2
+    group = new_group(backend="gloo", timeout=torchrun.PATIENCE)
+    value: Any = None
+    for turn in range(3):
+        error: DialError | None = None
+        if turn == mine:
+            try:
+                value = function()
+            except DialError as raised:
+                error = raised
+        errors: list[DialError | None] = [None] * fabric.world_size
+        all_gather_object(errors, error, group=group)
+        found = [each for each in errors if each is not None]
+        if found:
+            raise _of_all(found[0])
+    return value  # type: ignore[no-any-return]
+
+
+def require_same(fabric: Any, what: str, value: object) -> None:
+    """Refuse to go on, in all processes, where some of them have another value."""
+    if fabric.world_size == 1:
+        return
+    from torch.distributed import all_gather_object
+
+    values: list[object] = [None] * fabric.world_size
+    all_gather_object(values, value)
+    others = [str(rank) for rank, each in enumerate(values) if each != values[0]]
+    if others:
+        raise _of_all(
+            DialError(
+                wanted=f"the same {what} in all {fabric.world_size} processes",
+                got=f"others in process {', '.join(others)} than in process 0",
+                fix="have every machine read the same files: a shared folder, or whole copies "
+                "under the same path",
+            )
+        )
+
+
+def _of_all(error: DialError) -> DialError:
+    error.is_of_all = True
+    return error
 
 
 def _call(

@@ -13,7 +13,8 @@ from dial.data.domain import (
     as_source,
     share_classes,
 )
-from dial.data.folders import is_image_name, read_folder, read_list
+from dial.data.folders import find_shards, is_image_name, read_folder, read_list
+from dial.data.shards import read_shards
 from dial.errors import DialError
 from dial.files import printable
 from dial.registry import Registry
@@ -45,8 +46,9 @@ def open_domain(
 ) -> Domain:
     """Returns the domain that a path or `data_set:domain` stands for; a `Domain` stays as it is.
 
-    A path is a folder of images (class folders or flat), a text file that lists images, or one
-    image. Whatever exists on disk is a path, even with a colon in its name.
+    A path is a folder of images (class folders or flat), tar archives (a folder of them, one, or a
+    pattern), a text file that lists images, or one image. Whatever exists on disk is a path, even
+    with a colon in its name.
 
     Args:
         specification: the path, the name, or the domain.
@@ -57,7 +59,11 @@ def open_domain(
     if not isinstance(domain, Domain):
         text = os.fspath(domain)
         folder = Path(data).expanduser() if data is not None else None
-        domain = _open_path(Path(os.path.expanduser(text)), folder) or _open_named(text, folder)
+        path = Path(os.path.expanduser(text))
+        shards = find_shards(path)
+        if shards:
+            return read_shards(shards, name=printable(path), labelled=not unlabelled)
+        domain = _open_path(path, folder) or _open_named(text, folder)
     return domain.unlabelled() if unlabelled else domain
 
 
