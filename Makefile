@@ -16,8 +16,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/dial demo
 
+# A process for each core, with one thread each: most tests are too small to share among threads.
 test: $(READY)
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -190,7 +190,7 @@ def test_other_labels_are_another_run(folders: tuple[Path, Path], tmp_path: Path
 def test_known_labels_are_in_every_sample(
     folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dial.pipeline.FITTED", (100, 8))  # of 33 target images
+    monkeypatch.setattr("dial.pipeline.process.FITTED", (100, 8))  # of 33 target images
     labels = tmp_path / "labels.txt"
     given = [folders[1] / kind / f"{number}.png" for kind in CLASSES for number in (2, 5)]
     labels.write_text("".join(f"{path} {path.parent.name}\n" for path in given))

@@ -14,7 +14,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = (
     *("errors", "registry", "files", "console", "torchvision_guard"),
     *("references", "layers", "losses", "backbones", "data", "methods", "training", "selection"),
-    *("deployment", "reporting", "pipeline", "demo", "benchmarking", "options", "cli", "__main__"),
+    *("deployment", "reporting", "pipeline", "demo", "benchmarking", "options"),
+    *("cli", "__main__"),
 )
 
 

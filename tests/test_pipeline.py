@@ -28,7 +28,7 @@ from dial.data.domain import ImageFiles
 from dial.data.prepare import prepare
 from dial.methods import Batch, Terms
 from dial.methods.source_only import SourceOnly
-from dial.pipeline import Process
+from dial.pipeline.process import Process
 from dial.reporting import record
 from dial.training import engine
 
@@ -104,7 +104,7 @@ def test_shuffled_or_missing_labels_change_no_weight(
 def test_an_epoch_is_judged_by_some_images_with_their_own_labels(
     folders: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dial.pipeline.WATCHED", 7)  # so 12 it is: 4 for each class
+    monkeypatch.setattr("dial.pipeline.process.WATCHED", 7)  # so 12 it is: 4 for each class
     run = dial.adapt(*folders, **settings | {"method": "source_only", "statistics": "batch"})
     preprocessing, classes = run.model.preprocessing, run.model.classes
     (domain,) = prepare([open_domain(folders[1])], resize=preprocessing.resize, use_cache=False)

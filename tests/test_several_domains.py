@@ -121,7 +121,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_predictors(
         def fail(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr("dial.pipeline.Process.conclude", fail)
+        patch.setattr("dial.pipeline.process.Process.conclude", fail)
         with pytest.raises(KeyboardInterrupt):
             dial.adapt(domains["noon"], targets, **options)
     assert not (tmp_path / "stopped" / "result.json").exists()

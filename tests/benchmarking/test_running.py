@@ -275,7 +275,7 @@ def test_sigterm_while_a_cell_resumes_stops_it_and_it_goes_on(whole: Path, tmp_p
         signal.raise_signal(signal.SIGTERM)
 
     with (
-        patch("dial.pipeline.Process.finish", side_effect=KeyboardInterrupt),
+        patch("dial.pipeline.process.Process.finish", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         bench("digits", out=tmp_path, quiet=True, **GRID)
