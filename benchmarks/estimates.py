@@ -49,9 +49,11 @@ class Measured:
         return low <= self.truth <= high
 
 
-def measure(name: str, folder: Path) -> Measured:
-    """Returns the figures of a finished run."""
+def measure(folder: Path, name: str = "") -> Measured:
+    """Returns the figures of a finished run, by default under the names of its domains."""
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    ends = [Path(result[side]).name for side in ("source", "target")]
+    name = name or f"{ends[0]}-{ends[1]} {result['method']}"
     saved = outputs.load(folder).with_features()
     estimates: dict[str, float | None] = {}
     for each in estimators.names():
@@ -145,8 +147,8 @@ def main() -> None:
                 if not arguments.only_measure:
                     train(name, method, folder, arguments)
                 if (folder / "result.json").exists():
-                    halves[title].append(measure(f"{name} {method}", folder))
-    halves["Not seen before"] += [measure(str(folder), folder) for folder in arguments.others]
+                    halves[title].append(measure(folder, f"{name} {method}"))
+    halves["Not seen before"] += [measure(folder) for folder in arguments.others]
     page = write_page(halves)
     files.write_text(arguments.out / "estimates.md", page)
     print(page)
