@@ -140,11 +140,13 @@ def evaluate(
 
     Raises:
         DialError: no labels, other classes than the run's, files that cannot be read (unless
-            `skip_bad`), or a table of images that were chosen for training.
+            `skip_bad`), a table of images that were chosen for training, or the very images
+            that the run was trained with.
     """
     domain = open_domain(labelled, data=data)
     if domain.by_hand is not None:
         _require_sample(domain)
+    _require_unseen(run, domain)
     if domain.labels is None:
         raise DialError(
             wanted=f"labelled images in {domain.name}: one folder of images for each class",
@@ -198,6 +200,20 @@ def find_device(name: str) -> torch.device:
             fix="use --device cpu, cuda, mps or auto",
         ) from error
     return device
+
+
+def _require_unseen(run: Run, domain: Domain) -> None:
+    """Refuse the labelled images that the run was trained with."""
+    from dial.training.run_folder import read_config  # prediction does without
+
+    path = run.folder / "config.json"
+    given = read_config(path).get("labelled") if path.exists() else None
+    if given and given[1] == domain.images.fingerprint:
+        raise DialError(
+            wanted="labelled images that the run was not trained with",
+            got=f"{domain.name}, which it was given with --labelled",
+            fix="label other images, drawn by chance: dial label RUN",
+        )
 
 
 def _require_sample(domain: Domain) -> None:
