@@ -272,7 +272,7 @@ def test_other_methods_that_take_labels(
     few = tmp_path / "few.txt"
     few.write_text("".join(f"{labelled / kind / '0.png'} {kind}\n" for kind in CLASSES))
     run = dial.adapt(*folders, labelled=few, out=tmp_path / "run", **base)
-    with pytest.raises(DialError, match="not trained with, got .*few.txt, which it was given"):
+    with pytest.raises(DialError, match=r"not trained with, got .*few\.txt, which it was given"):
         dial.evaluate(run, few)
     assert run.result["target_images"] == 30
 

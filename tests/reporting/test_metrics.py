@@ -59,6 +59,8 @@ def test_doubts() -> None:
     one = np.zeros(100, np.int64)
     (collapse,) = metrics.doubts(balanced, one, confidence=sure, comparison=None)
     assert "collapsed into 1 of 10 classes, 100% of them into one" in collapse
+    judged = metrics.doubts(balanced, one, confidence=sure, comparison=None, is_judged=True)
+    assert "Collapse" not in " ".join(judged)
     (mixed,) = metrics.doubts(balanced, even // 2, confidence=sure, comparison=None)
     assert "50% of the predictions would have to change" in mixed
     (unsure,) = metrics.doubts(balanced, even, confidence=sure / 3, comparison=None)

@@ -338,10 +338,10 @@ class Process:
                 figures |= accuracy.judge(seen, holdout=holdout, classes=self.classes)
         if seen is None:
             logits = models.predict(predictor, images.batches(target))
+            self._warn_of_collapse(logits, self._name(images))
         else:
             logits = torch.from_numpy(seen.target.logits)
         logits = logits[np.argsort(target.pixels.order)]  # row by row, as the labels are
-        self._warn_of_collapse(logits, self._name(images))
         score = None if target.labels is None else _accuracy(logits, target.labels.indices)
         return seen, {"target_accuracy": score, "target_images": len(logits), **figures}
 

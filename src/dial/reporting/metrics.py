@@ -95,11 +95,19 @@ def per_class(
 
 
 def doubts(
-    source_counts: Counts, after: Labels, *, confidence: Floats, comparison: Comparison | None
+    source_counts: Counts,
+    after: Labels,
+    *,
+    confidence: Floats,
+    comparison: Comparison | None,
+    is_judged: bool = False,
 ) -> list[str]:
-    """Returns a sentence for each figure that asks for a second look, worst first."""
+    """Returns a sentence for each figure that asks for a second look, worst first.
+
+    A run that `is_judged` has said itself if its predictions collapsed.
+    """
     sentences = []
-    collapsed = collapse(after, len(source_counts))
+    collapsed = "" if is_judged else collapse(after, len(source_counts))
     if collapsed:
         sentences.append(f"Collapse: {collapsed}. The predictions are not usable.")
     if comparison is not None and comparison.after < comparison.before:

@@ -44,7 +44,7 @@ def render(
         config=config,
         record=record,
         compared="before" in record.predicted,
-        summary=_summary(record),
+        summary=_summary(record, result),
         estimate=_estimate(result),
         noticed=_noticed(record, result),
         steps=next_steps.next_steps(folder, measured=record.labels is not None),
@@ -62,13 +62,17 @@ def render(
     )
 
 
-def _summary(record: Record) -> Context:
+def _summary(record: Record, result: Context) -> Context:
     after, labels = record.predicted["after"], record.labels
     before, comparison = record.predicted.get("before"), None
     if before is not None and labels is not None:
         comparison = metrics.compare(before, after, labels)
     doubts = metrics.doubts(
-        record.source_counts, after, confidence=record.confidence["after"], comparison=comparison
+        record.source_counts,
+        after,
+        confidence=record.confidence["after"],
+        comparison=comparison,
+        is_judged="warnings" in result,
     )
     return {
         "images": len(after),

@@ -15,6 +15,7 @@ from dial.data.domain import abbreviate
 from dial.data.holdout import MIN_HELD_OUT
 from dial.selection import comparison, estimators
 from dial.selection.comparison import Comparison
+from dial.selection.neighborhood import agree
 from dial.selection.outputs import Outputs, find_neighbors
 from dial.selection.swaps import find_swaps
 
@@ -25,6 +26,7 @@ WIDEST = 0.2
 """An interval as wide as this says too little to be shown; so do estimates this far apart."""
 PREDICTIONS_PER_CLASS = 4
 """Predictions that are needed, for each class, to recognize a collapse."""
+_AGREED = 0.5  # share of neighbors with the predicted label, from which on there is no collapse
 _COLLAPSED = 0.5  # predicted classes over classes, below which a target counts as collapsed
 
 
@@ -71,7 +73,13 @@ def _swapped(outputs: Outputs, classes: Sequence[str]) -> str:
 
 
 def _collapsed(outputs: Outputs) -> str:
-    return collapse(outputs.target.logits.argmax(1), outputs.target.logits.shape[1])
+    """A target that has few of the classes is no collapse: there the neighbors agree."""
+    predicted = outputs.target.logits.argmax(1)
+    if outputs.training is not None:
+        around = find_neighbors(outputs)
+        if agree(around, predicted[: len(around)]).mean() >= _AGREED:
+            return ""
+    return collapse(predicted, outputs.target.logits.shape[1])
 
 
 def estimate(outputs: Outputs, *, holdout: float = 0.0) -> dict[str, Any]:

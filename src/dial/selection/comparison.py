@@ -6,17 +6,18 @@ better, both are as likely to be ahead. Images that went from one class to the s
 together, so a group of them has one say: the sign of each group's sum is flipped at random, which
 gives the distribution of the total by chance. A chance of at most one in twenty is significant.
 
-Neighbors are found by the network that training began from, if it is a pretrained one. Without
-one, those by the network with and without adaptation count alike: each favors its own predictions.
+Neighbors by the network with adaptation and by the one without count alike: each favors its own
+predictions. Those by a pretrained network would favor the former ones, which are closer to it.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dial.selection.neighborhood import agree
+from dial.selection.neighborhood import Labels, agree
 from dial.selection.outputs import Outputs, find_neighbors
 
 SIGNIFICANT = 0.05
@@ -45,17 +46,28 @@ def compare(outputs: Outputs) -> Comparison | None:
     if outputs.unadapted is None or outputs.training is None:
         return None
     target, unadapted = outputs.target, outputs.unadapted
-    spaces = [find_neighbors(outputs), find_neighbors(replace(outputs, target=unadapted))]
-    count = len(spaces[0])
-    new, former = (each.logits[:count].argmax(1) for each in (target, unadapted))
+    own = replace(outputs, before=None)
+    spaces = [find_neighbors(own), find_neighbors(replace(own, target=unadapted))]
+    new, former = (each.logits[: len(spaces[0])].argmax(1) for each in (target, unadapted))
+    return weigh(new, former, spaces)
+
+
+def weigh(new: Labels, former: Labels, spaces: Sequence[Labels]) -> Comparison:
+    """Returns the comparison of two predictions for the same images.
+
+    Args:
+        new: `(M,)`, classes.
+        former: `(M,)`.
+        spaces: labels of the source images nearest to each image, `(M, k)`, by each network.
+    """
     is_changed = new != former
     votes = np.mean([agree(space, new) - agree(space, former) for space in spaces], axis=0)
-    pairs = former * target.logits.shape[1] + new
-    _, group = np.unique(pairs[is_changed], return_inverse=True)
+    pairs = np.stack([former, new], axis=1)[is_changed]
+    group = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
     sums = np.bincount(group, weights=votes[is_changed]).astype(np.float64)
     changed = int(is_changed.sum())
     support = float(sums.sum() / changed) if changed else 0.0
-    return Comparison(count, changed, support, chance(sums))
+    return Comparison(len(new), changed, support, chance(sums))
 
 
 def chance(sums: npt.NDArray[np.float64]) -> float:
