@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import dial
+from benchmarks.tables import number, row, rule
 from dial import files
 from dial.selection import accuracy, estimators, outputs
 
@@ -88,17 +89,18 @@ def write_page(halves: Mapping[str, Sequence[Measured]]) -> str:
     names = list(estimators.names())
     lines = ["# Accuracy without labels, measured", ""]
     for title, runs in halves.items():
-        lines += [f"## {title}", "", _row(["run", "truth", *names, "interval"])]
-        lines += [_row(["---"] * (len(names) + 3))]
+        lines += [f"## {title}", "", row(["run", "truth", *names, "interval"])]
+        lines += [rule(len(names) + 3)]
         for run in runs:
             shown = "none: " + run.reason if run.interval is None else _shown(run)
-            cells = [_number(run.truth), *(_number(run.estimates[name]) for name in names), shown]
-            lines.append(_row([run.name, *cells]))
+            figures = [run.truth, *(run.estimates[name] for name in names)]
+            cells = [*(number(figure, 3) for figure in figures), shown]
+            lines.append(row([run.name, *cells]))
         lines += ["", "Errors in points, estimate less truth:", ""]
-        lines += [_row(["estimator", "runs", "lowest", "highest", "mean of sizes"])]
-        lines += [_row(["---"] * 5)]
+        lines += [row(["estimator", "runs", "lowest", "highest", "mean of sizes"])]
+        lines += [rule(5)]
         for name in names:
-            lines.append(_row([name, *_errors(runs, name)]))
+            lines.append(row([name, *_errors(runs, name)]))
         shown_runs = [run for run in runs if run.interval is not None]
         covered = sum(run.is_covered for run in shown_runs)
         lines += ["", f"Shown for {len(shown_runs)} of {len(runs)} runs; {covered} contain the "]
@@ -118,14 +120,6 @@ def _errors(runs: Sequence[Measured], name: str) -> list[str]:
 def _shown(run: Measured) -> str:
     low, high = run.interval or (0.0, 1.0)
     return f"{low:.3f} to {high:.3f}" + ("" if run.is_covered else ", missed")
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import dial
+from benchmarks.tables import number, row, rule
 from dial.selection import accuracy, outputs, validators
 from dial.selection.tuning import GRID
 
@@ -122,13 +123,13 @@ def write_page(measured: dict[str, list[Measured]]) -> str:
     for task, runs in measured.items():
         heads = ["run", *names, "keeps the source", "estimate", "true accuracy"]
         heads += ["lost by the choice of candidates"]
-        lines += [f"## {task}", "", _row(heads), _row(["---"] * len(heads))]
+        lines += [f"## {task}", "", row(heads), rule(len(heads))]
         for run in runs:
-            scores = [_number(run.scores[name]) for name in names]
+            scores = [number(run.scores[name]) for name in names]
             estimate = "-" if run.interval is None else "{:.2f} to {:.2f}".format(*run.interval)
             sound = "yes" if run.sound else "no"
-            truth = [_number(run.accuracy, 3), _number(run.lost, 1)]
-            lines.append(_row([run.name, *scores, sound, estimate, *truth]))
+            truth = [number(run.accuracy, 3), number(run.lost, 1)]
+            lines.append(row([run.name, *scores, sound, estimate, *truth]))
         lines.append("")
     for pool, members in POOLS.items():
         some = {task: [r for r in runs if r.name in members] for task, runs in measured.items()}
@@ -148,7 +149,7 @@ def _pairs(runs: Sequence[Measured], name: str) -> tuple[list[float], list[float
 
 
 def _by_validator(measured: dict[str, list[Measured]], figure: Any, *, digits: int) -> list[str]:
-    lines = [_row(["validator", *measured, "mean"]), _row(["---"] * (len(measured) + 2))]
+    lines = [row(["validator", *measured, "mean"]), rule(len(measured) + 2)]
     for name in validators.names():
         figures = [
             None if any(run.scores[name] is None for run in runs) else figure(runs, name)
@@ -156,16 +157,8 @@ def _by_validator(measured: dict[str, list[Measured]], figure: Any, *, digits: i
         ]
         numbers = [f for f in figures if f is not None and not math.isnan(f)]
         mean = float(np.mean(numbers)) if numbers else None
-        lines.append(_row([name, *(_number(f, digits) for f in (*figures, mean))]))
+        lines.append(row([name, *(number(f, digits) for f in (*figures, mean))]))
     return [*lines, ""]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _number(value: float | None, digits: int = 4) -> str:
-    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def main() -> None:

@@ -348,8 +348,11 @@ class Process:
     def _look(self, images: Observer, predictor: nn.Module, unadapted: Unadapted) -> Outputs:
         """Returns the outputs, also of the network that training began from."""
         seen = images.look(predictor, unadapted)
-        model = models.Model(predictor, self.classes, images.preprocessing, self.backbone.name)
-        self.pretrained = pretrained.find(model, str(self.settings.weights))
+        if not images.sources:
+            return seen
+        if self.pretrained is None:  # the same for all targets
+            model = models.Model(predictor, self.classes, images.preprocessing, self.backbone.name)
+            self.pretrained = pretrained.find(model, str(self.settings.weights))
         if self.pretrained is not None:
             self.pretrained.network.to(next(predictor.parameters()).device)
         first = self.first.get(images.domain)

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dial.data.domain import abbreviate
 from dial.data.holdout import MIN_HELD_OUT
 from dial.selection import comparison, estimators
 from dial.selection.comparison import Comparison
-from dial.selection.neighborhood import agree
+from dial.selection.neighborhood import Labels, agree
 from dial.selection.outputs import Outputs, find_neighbors
 from dial.selection.swaps import find_swaps
 
@@ -43,7 +42,13 @@ def judge(outputs: Outputs, *, holdout: float, classes: Sequence[str]) -> dict[s
     compared = comparison.compare(outputs)
     if compared is not None:
         entries["comparison"] = compared._asdict()
-    doubts = [_hurts(compared), _swapped(outputs, classes), _collapsed(outputs)]
+    predicted = outputs.target.logits.argmax(1)
+    around = None if outputs.training is None else find_neighbors(outputs)
+    doubts = [
+        _hurts(compared),
+        _swapped(predicted, around, classes),
+        _collapsed(predicted, around, len(classes)),
+    ]
     return entries | {"warnings": [f"adaptation seems to hurt: {each}" for each in doubts if each]}
 
 
@@ -57,29 +62,25 @@ def _hurts(compared: Comparison | None) -> str:
     )
 
 
-def _swapped(outputs: Outputs, classes: Sequence[str]) -> str:
-    if outputs.training is None:
+def _swapped(predicted: Labels, around: Labels | None, classes: Sequence[str]) -> str:
+    if around is None:
         return ""
-    around, predicted = find_neighbors(outputs), outputs.target.logits.argmax(1)
     found = find_swaps(predicted[: len(around)], around, len(classes))
     if found is None:
         return ""
     names = [f"{classes[one]} look like {classes[other]}" for one, other in found.names.items()]
     return (
         f"classes seem to have changed places: images predicted as {abbreviate(names)} in the "
-        f"source ({found.images} of {len(around)} images, p = {found.chance:.2g}); try a smaller "
-        "--entropy"
+        f"source ({found.images} of {len(around)} images, p = {found.chance:.2g}); try a "
+        "smaller --entropy"
     )
 
 
-def _collapsed(outputs: Outputs) -> str:
+def _collapsed(predicted: Labels, around: Labels | None, classes: int) -> str:
     """A target that has few of the classes is no collapse: there the neighbors agree."""
-    predicted = outputs.target.logits.argmax(1)
-    if outputs.training is not None:
-        around = find_neighbors(outputs)
-        if agree(around, predicted[: len(around)]).mean() >= _AGREED:
-            return ""
-    return collapse(predicted, outputs.target.logits.shape[1])
+    if around is not None and agree(around, predicted[: len(around)]).mean() >= _AGREED:
+        return ""
+    return collapse(predicted, classes)
 
 
 def estimate(outputs: Outputs, *, holdout: float = 0.0) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def interval(point: float, margins: tuple[float, float], *, images: int) -> tupl
     return max(0.0, point - below), min(1.0, point + above)
 
 
-def collapse(predicted: npt.NDArray[np.int64], classes: int) -> str:
+def collapse(predicted: Labels, classes: int) -> str:
     """Returns a sentence if the predictions collapsed into few of the classes, else nothing."""
     share = np.bincount(predicted, minlength=classes) / len(predicted)
     used = int((share > 0).sum())
