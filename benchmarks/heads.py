@@ -33,8 +33,8 @@ from dial.data.datasets import open_domain
 from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import prepare
 from dial.data.transforms import Preprocessing
+from dial.head import fit_head
 from dial.methods import set_centroid_classifier
-from dial.methods._head import fit_head
 from dial.selection.outputs import observe
 
 Features = tuple[Tensor, Tensor]

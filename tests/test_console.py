@@ -6,14 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from dial import console
+from dial import console, methods
 from dial.console import GridProgress, Reporter
 
 
 def test_the_time_left_follows_the_cells_that_were_finished_here(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with GridProgress([10.0, 500.0, 40.0, 30.0], done=1, quiet=False) as bar:
+    costs = {"A->W dial seed 0": 10.0, "b": 500.0, "c": 40.0, "d": 30.0}
+    with GridProgress(costs, done=1, quiet=False) as bar:
         bar.begin("A->W dial seed 0")
         bar.finished("A->W dial seed 0", accuracy=0.733, seconds=310)
         bar.begin("b")
@@ -30,6 +31,18 @@ def test_the_time_left_follows_the_cells_that_were_finished_here(
         "cell 4/5 c: another process is at it; about 16 min left",
         "cell 5/5 d: begun",
         "cell 5/5 d: 100.0 % in 930 s",
+    ]
+
+
+def test_cells_that_run_at_once_end_in_any_order(capsys: pytest.CaptureFixture[str]) -> None:
+    with GridProgress({"a": 10.0, "b": 1.0, "c": 9.0}, done=0, quiet=False, at_once=2) as bar:
+        bar.finished("b", accuracy=0.5, seconds=10)
+        bar.finished("a", accuracy=0.5, seconds=100)
+        bar.finished("c", accuracy=0.5, seconds=90)
+    assert capsys.readouterr().err.splitlines() == [
+        "cell 1/3 b: 50.0 % in 10 s; about 95 s left",
+        "cell 2/3 a: 50.0 % in 100 s; about 90 s left",
+        "cell 3/3 c: 50.0 % in 90 s",
     ]
 
 
@@ -59,7 +72,7 @@ def test_a_terminal_has_a_bar(
         reporter.step(SimpleNamespace(step=3), 10, {"entropy": 0.5})
         reporter.bar.refresh()
     list(console.track("ab", total=2, title="reading"))
-    with GridProgress([1.0], done=0, quiet=False) as grid:
+    with GridProgress({"A->W": 1.0}, done=0, quiet=False) as grid:
         grid.begin("A->W")
         grid.bar.refresh()
     err = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
@@ -73,10 +86,22 @@ def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Reporter(quiet=True, title="a") as reporter:
         reporter.step(SimpleNamespace(step=1), 2, {"loss": 1.0})
         reporter.warn("b")
-    with GridProgress([1.0], done=1, quiet=True) as grid:
+    with GridProgress({"c": 1.0}, done=1, quiet=True) as grid:
         grid.begin("c")
     assert list(console.track("ab", total=2, title="d", quiet=True)) == ["a", "b"]
     assert capsys.readouterr() == ("", "")
+
+
+def test_scores_that_are_not_of_the_finished_network_say_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    midway = methods.kind("adabn").midway
+    reporter = Reporter(quiet=False, title="", midway=midway)
+    reporter.epoch({"epoch": 1, "step": 2, "target_accuracy": 0.5})
+    assert capsys.readouterr().err == (
+        "epoch 1  step 2  target accuracy 50.0% (before the target's statistics, which come at "
+        "the end)\n"
+    )
 
 
 def test_a_training_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import dial
 from dial.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 READERS_OWN = ('data="data"', '"photos"')  # these examples need folders of the reader's own
 
 
@@ -61,3 +62,10 @@ def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for link in re.findall(r"\]\(([^)#]+)\)", text):
         assert (page.parent / link).exists(), f"{link} in {page.name}"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (.+)$", changes, re.MULTILINE)[0] == dial.__version__
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [dial.__version__]

@@ -1,15 +1,18 @@
-"""The examples run: a training loop with DA-layers, and two folders to a deployed model."""
+"""The examples run: loops, a notebook, feature vectors, and two folders to a deployed model."""
 
 import csv
+import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import pytest
 
 from dial.data.transforms import Preprocessing
 
@@ -18,16 +21,70 @@ from .oracles import network_input
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
-def test_a_training_loop_with_da_layers() -> None:
-    output = subprocess.run(
-        [sys.executable, str(EXAMPLES / "digits.py"), "--steps", "4"],
+ACCURACY = r"^(?:%s): accuracy on the target (\d+\.\d)%%$"
+# A few steps each. Chance is 10 %, and the network of the first example begins there.
+SCRIPTS = {
+    "digits": (8, 20, ()),
+    "feature_vectors": (12, 60, ()),
+    "lightning_module": (8, 20, ("pytorch_lightning",)),
+    "trainer": (12, 20, ("transformers", "accelerate")),
+}
+
+
+def require(*packages: str) -> None:
+    """Skip where an example's packages are missing; the extra `examples` installs them."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is installed by the extra `examples` alone")
+
+
+def accuracy_in(output: str, method: str) -> float:
+    """The accuracy in percent that an example printed for a method."""
+    found = re.search(ACCURACY % method, output, re.MULTILINE)
+    assert found, output
+    return float(found[1])
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_run_and_learn(name: str) -> None:
+    steps, least, packages = SCRIPTS[name]
+    require(*packages)
+    made = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py"), "--steps", str(steps)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        check=True,
-    ).stdout
-    assert re.search(r"^source only +\d+\.\d%", output, re.MULTILINE)
-    assert re.search(r"^DIAL +\d+\.\d%", output, re.MULTILINE)
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    last = made.stdout.strip().splitlines()[-1]
+    assert accuracy_in(last, "DIAL(?:'s head)?") > least
+    if name == "feature_vectors":
+        plain = accuracy_in(made.stdout, "logistic regression")
+        assert accuracy_in(last, "DIAL's head") > plain + 5
+
+
+def test_every_script_is_run() -> None:
+    scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {"digits_data"}
+    assert scripts == set(SCRIPTS)
+
+
+def test_the_notebook_runs_and_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    require("nbclient", "nbformat", "ipykernel")
+    import nbclient
+    import nbformat
+
+    monkeypatch.setenv("STEPS", "8")
+    notebook = nbformat.read(EXAMPLES / "digits.ipynb", as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells), "strip its outputs"
+    with warnings.catch_warnings():  # Jupyter's own, about its transport and event loop
+        warnings.simplefilter("ignore")
+        client = nbclient.NotebookClient(
+            notebook, timeout=250, resources={"metadata": {"path": str(EXAMPLES)}}
+        )
+        client.execute()
+    (last,) = [out["text"] for out in notebook.cells[-1].outputs]
+    assert accuracy_in(last, "DIAL") > 20
 
 
 def test_two_folders_to_a_deployed_model(office31: Path, tmp_path: Path) -> None:

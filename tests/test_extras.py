@@ -1,4 +1,7 @@
-"""The core installs alone, and what is not installed is named with the extra that brings it."""
+"""The core installs alone, and what is not installed is named with the extra that brings it.
+
+`layers/test_light_core.py` has the same in seconds, where packages are hidden, not absent.
+"""
 
 import re
 import subprocess
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # installs torch
 ROOT = Path(__file__).resolve().parents[1]
 LOOP = re.compile(r"```python\n(import torch\n.*?dial\.fold.*?)```", re.DOTALL)
 
@@ -43,6 +47,8 @@ def test_the_core_needs_torch_and_numpy_and_runs_the_loop_of_the_readme(core: Pa
         ("import dial; dial.predict", "command"),
         ("import dial; dial.build('efficientnet_lite0')", "backbones"),
         ("import dial; dial.report('run')", "report"),
+        ("import dial; dial.sklearn", "sklearn"),
+        ("import dial.sklearn", "sklearn"),
     ],
 )
 def test_what_is_missing_is_named_with_its_extra(code: str, extra: str, core: Path) -> None:

@@ -12,10 +12,10 @@ SOURCE = Path(dial.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 # From the bottom up: a room imports from itself and from those above it in this list.
 ORDER = (
-    *("errors", "registry", "files", "console", "torchvision_guard"),
-    *("references", "layers", "losses", "backbones", "data", "methods", "training", "selection"),
-    *("deployment", "reporting", "pipeline", "demo", "benchmarking", "options"),
-    *("cli", "__main__"),
+    *("errors", "registry", "files", "console", "torchvision_guard", "allocator"),
+    *("references", "layers", "losses", "head", "sklearn", "backbones", "data", "methods"),
+    *("training", "selection", "deployment", "reporting", "pipeline", "demo", "benchmarking"),
+    *("options", "cli", "__main__"),
 )
 
 

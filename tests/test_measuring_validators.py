@@ -10,7 +10,7 @@ from benchmarks.validators import (
     Measured,
     measure,
     points_lost,
-    points_lost_among_all,
+    points_lost_by_the_highest,
     spearman,
     write_page,
 )
@@ -19,10 +19,11 @@ import dial
 from dial.selection import validators
 
 
-def run(value: float, score: float | None, accuracy: float) -> Measured:
+def run(value: float, score: float | None, accuracy: float, spread: float = 0.0) -> Measured:
     scores = dict.fromkeys(validators.names(), score)
+    parts = {name: [(score or 0) - spread, (score or 0) + spread] for name in scores}
     interval = (accuracy - 0.02, accuracy + 0.04)
-    return Measured(f"entropy-{value:g}", scores, interval, accuracy)
+    return Measured(f"entropy-{value:g}", scores, parts, interval, accuracy)
 
 
 def test_spearman_by_the_formula() -> None:
@@ -40,9 +41,12 @@ def test_points_lost_and_the_page() -> None:
     assert points_lost([run(0.0, 1.0, 0.7), run(1.0, 1.0, 0.9)], "source_accuracy") == (
         pytest.approx(20)
     )
+    unclear = [run(0.0, 1.0, 0.7), run(0.1, 2.0, 0.9), run(1.0, 3.0, 0.8, spread=0.7)]
+    assert points_lost(unclear, "source_accuracy") == pytest.approx(0)  # 3 - 2 is not above 1.4
+    assert points_lost_by_the_highest(unclear, "source_accuracy") == pytest.approx(10)
     lost = [replace(each, sound=each.name != "entropy-1") for each in runs]
     assert points_lost(lost, "source_accuracy") == pytest.approx(0)
-    assert points_lost_among_all(lost, "source_accuracy") == pytest.approx(10)
+    assert points_lost_by_the_highest(lost, "source_accuracy") == pytest.approx(10)
     few = [run(0.0, None, 0.5), replace(run(0.1, None, 0.4), interval=None, lost=2.5)]
     page = write_page({"a-b": runs, "c-d": few})
     assert "| source_accuracy | 10.0 | - | 10.0 |" in page

@@ -1,13 +1,14 @@
 """dial.adapt from end to end: files, resuming, processes, labels, watchdogs."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,15 +30,15 @@ from dial.data.prepare import prepare
 from dial.methods import Batch, Terms
 from dial.methods.source_only import SourceOnly
 from dial.pipeline.process import Process
-from dial.reporting import record
+from dial.reporting import card, record
 from dial.training import engine
 
+from .commands import Command
 from .conftest import (
     CLASSES,
     SETTINGS,
     WITH_SOURCE,
     check_that_it_resumes,
-    kill_again_and_again,
     move_into_shuffled_folders,
 )
 from .oracles import network_input
@@ -57,6 +58,7 @@ def test_every_method_trains_and_leaves_a_run(
     assert {path.name for path in folder.iterdir()} == {
         "config.json", "metrics.jsonl", "model.safetensors", "result.json", "samples.safetensors",
         "evidence.safetensors", "memory.safetensors", "outputs.safetensors", "report.html",
+        "timing.json", "MODEL_CARD.md",
     } | ({"last.ckpt"} if trains else set())  # fmt: skip
     assert run.result["method"] == method
     assert run.result["steps"] == (8 if trains else 0)
@@ -82,23 +84,6 @@ def test_every_method_trains_and_leaves_a_run(
 
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.png"))
-
-
-@pytest.mark.parametrize("method", ["dial", "frozen", "shot"])
-def test_shuffled_or_missing_labels_change_no_weight(
-    method: str, folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
-) -> None:
-    weights = []
-    settings |= {"method": method}
-    moved = move_into_shuffled_folders(folders[1], tmp_path / "moved")
-    for index, target in enumerate((folders[1], moved)):
-        run = dial.adapt(folders[0], target, **settings | {"out": tmp_path / f"run{index}"})
-        weights.append(load_file(run.folder / "model.safetensors"))
-    run = dial.adapt(*folders, **settings | {"out": tmp_path / "none"}, unlabelled=True)
-    assert run.result["target_accuracy"] is None
-    weights.append(load_file(run.folder / "model.safetensors"))
-    for other in weights[1:]:
-        assert all(torch.equal(weights[0][name], other[name]) for name in weights[0])
 
 
 def test_an_epoch_is_judged_by_some_images_with_their_own_labels(
@@ -131,44 +116,63 @@ def test_what_is_told_about_a_run_costs_it_nothing(
         raise MemoryError("too many pictures")
 
     monkeypatch.setattr(record, "record", fail)
+    monkeypatch.setattr(card, "render", fail)
     monkeypatch.setattr(methods.kind("dial"), "unadapted", fail)
     bare = dial.adapt(*folders, **settings | {"out": tmp_path / "bare", "quiet": False})
-    assert "the run has no evidence for a report (MemoryError: too many" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the run has no evidence for a report (MemoryError: too many" in said
+    assert "the run has no model card (MemoryError: too many" in said
     assert not (bare.folder / "report.html").exists()
+    assert not (bare.folder / card.NAME).exists()
     ours, theirs = ((r.folder / "model.safetensors").read_bytes() for r in (whole, bare))
     assert ours == theirs
     assert whole.history == bare.history
 
 
-def command(folders: tuple[Path, Path], settings: dict[str, Any], *more: str) -> list[str]:
+def words(folders: tuple[Path, Path], settings: dict[str, Any], *more: str) -> list[str]:
     options = [
         f"--{k.replace('_', '-')}={v}" for k, v in settings.items() if k not in ("quiet", "report")
     ]
-    main = "from dial.cli import main; main()"
-    return [sys.executable, "-c", main, "adapt", *map(str, folders), *options, *more]
+    return ["adapt", *map(str, folders), *options, *more]
 
 
-def test_killed_at_any_moment_and_resumed_it_ends_the_same(
-    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize("targets", [1, 2])
+def test_killed_before_its_page_a_finished_run_gets_it_when_it_is_resumed(
+    targets: int, folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    settings |= {"epochs": 6}
-    whole = dial.adapt(*folders, **settings | {"out": tmp_path / "whole"})
-    start = partial(
-        subprocess.Popen,
-        command(folders, settings, "--resume"),
-        stderr=subprocess.DEVNULL,
-        env=_one_thread(),
-    )
-    begun = settings["out"] / "config.json"
-    assert kill_again_and_again(start, begun=begun, kills=5, longest=2.5) >= 3
-    run = dial.adapt(*folders, **settings, resume=True)
-    assert run.history == whole.history
-    ours, theirs = (load_file(r.folder / "model.safetensors") for r in (run, whole))
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    skipped = ("seconds",)
-    assert {k: v for k, v in run.result.items() if k not in skipped} == {
-        k: v for k, v in whole.result.items() if k not in skipped
-    }
+    settings |= {"method": "frozen", "report": True}
+    moved = move_into_shuffled_folders(folders[1], tmp_path / "moved")
+    target = folders[1] if targets == 1 else [folders[1], moved]
+    dial.adapt(folders[0], target, **settings)
+    pages = pages_in(settings["out"])
+    assert len(pages) == targets
+    for path in pages:
+        path.unlink()
+    dial.adapt(folders[0], target, **settings | {"report": False}, resume=True)
+    assert not pages_in(settings["out"])
+    dial.adapt(folders[0], target, **settings, resume=True)
+    assert pages_in(settings["out"]) == pages
+
+
+def pages_in(folder: Path) -> dict[Path, str]:
+    """Returns the pages in a folder, without times."""
+    found = {path: path.read_text() for path in folder.rglob("report.html")}
+    return {path: re.sub(r"\b[\d.]+ (s|min)\b", "", text) for path, text in found.items()}
+
+
+def test_a_run_keeps_nothing_of_another_one_that_was_killed_in_its_folder(
+    folders: tuple[Path, Path], settings: dict[str, Any]
+) -> None:
+    settings |= {"method": "frozen"}
+    with (
+        patch("dial.deployment.runs.keep_samples", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        dial.adapt(*folders, **settings | {"report": True})
+    assert (settings["out"] / record.NAME).exists()
+    dial.adapt(*reversed(folders), **settings)
+    with pytest.raises(DialError, match=r"the evidence for a report in .*, got none"):
+        dial.report(settings["out"])
 
 
 @pytest.mark.parametrize("backbone", ["timm:test_resnet", "timm:test_efficientnet"])
@@ -189,23 +193,15 @@ def test_a_whitened_run_goes_through_everything(
         assert dial.export(run, tmp_path / f"model.{suffix}").difference <= 1e-4
 
 
-def _one_thread() -> dict[str, str]:
-    import os
-
-    return os.environ | {"OMP_NUM_THREADS": "1"}
-
-
 def test_asked_to_stop_it_writes_a_checkpoint_and_says_how_to_go_on(
     folders: tuple[Path, Path], settings: dict[str, Any]
 ) -> None:
     settings |= {"epochs": 500}
-    process = subprocess.Popen(
-        command(folders, settings), stderr=subprocess.PIPE, text=True, env=_one_thread()
-    )
+    process = Command(*words(folders, settings))
     while not (settings["out"] / "last.ckpt").exists() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate()
     assert process.returncode == 130, told
     assert "resume with the same command and --resume" in told
     assert "Traceback" not in told
@@ -226,29 +222,33 @@ def test_asked_to_stop_after_the_last_step_it_stops_too(
     assert dial.adapt(*folders, **settings, resume=True).result["steps"] == 4
 
 
-@pytest.mark.parametrize("reference", ["normal", "epsilon"])
+@pytest.mark.parametrize(
+    "reference", ["normal", pytest.param("epsilon", marks=pytest.mark.slow)]
+)  # references/test_synchronization.py has them all
 def test_two_processes_with_half_the_batch_train_as_one_does(
-    reference: str, tmp_path: Path
+    reference: str, folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    states = []
-    digits = Path("digits:mnist"), Path("digits:optdigits")
-    settings = {"steps": 20, "reference": reference, "optimizer": "sgd", "holdout": 0}
-    settings |= {"batch_size": "16+16"}
+    settings |= {"reference": reference, "optimizer": "sgd", "holdout": 0, "batch_size": "16+16"}
     settings |= {"device": "cpu", "precision": "64-true"}  # what differs is not rounding
-    for devices in (1, 2):
-        out = tmp_path / f"devices{devices}"
-        done = subprocess.run(
-            [*command(digits, settings | {"out": out, "devices": devices}), "--no-report"],
-            capture_output=True,
-            text=True,
-            env=_one_thread(),
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        states.append(torch.load(out / "last.ckpt", weights_only=True)["trainee"])
-    for name, one in states[0].items():
-        if one.is_floating_point():
-            torch.testing.assert_close(states[1][name], one, atol=1e-4, rtol=1e-4)
+    settings |= {"epochs": None, "steps": 20}
+    alone = dial.adapt(*folders, **settings | {"out": tmp_path / "alone"})
+    settings = {k: v for k, v in settings.items() if v is not None}
+    main = [sys.executable, "-c", "from dial.cli import main; main()"]
+    done = subprocess.run(
+        [*main, *words(folders, settings | {"devices": 2}), "--no-report"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    one, two = (
+        torch.load(out / "last.ckpt", weights_only=True)["trainee"]
+        for out in (alone.folder, settings["out"])
+    )
+    for name, tensor in one.items():
+        if tensor.is_floating_point():
+            torch.testing.assert_close(two[name], tensor, atol=1e-4, rtol=1e-4)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(

@@ -133,20 +133,6 @@ def test_a_run_that_was_stopped_ends_with_the_same_predictors(
         assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-def test_labels_of_no_target_change_a_weight(domains: dict[str, Path], tmp_path: Path) -> None:
-    targets = [domains["dusk"], domains["night"]]
-    options = {"head": True, "pseudo_labels": 0.3, "refits": 1}
-    weights = []
-    for unlabelled in (False, True):
-        out = tmp_path / str(unlabelled)
-        more = settings(tmp_path, unlabelled=unlabelled, **options) | {"out": out}
-        runs_of = dial.adapt(domains["noon"], targets, **more)
-        weights.append({n: load_file(r.folder / "model.safetensors") for n, r in runs_of.items()})
-    for name in weights[0]:
-        one, other = (each[name] for each in weights)
-        assert all(torch.equal(one[key], other[key]) for key in one)
-
-
 def test_the_command_takes_several_domains(domains: dict[str, Path], tmp_path: Path) -> None:
     run, call = tmp_path / "run", CliRunner().invoke
     options = ["--backbone", "timm:test_resnet", "--weights", "none", "--image-size", "32"]

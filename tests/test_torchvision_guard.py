@@ -13,7 +13,6 @@ def run(script: str, path: Path | None = None) -> subprocess.CompletedProcess[st
         [sys.executable, "-c", prologue + script],
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
 

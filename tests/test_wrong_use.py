@@ -2,85 +2,17 @@
 
 import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from dial import Run, cli
+from dial import Run
 
-from .conftest import MakeFolder
-
-QUICK = ["--backbone", "timm:test_resnet", "--weights", "none", "--image-size", "32"]
-QUICK += ["--batch-size", "4+4", "--epochs", "1", "--no-cache", "--quiet"]
-
-
-class Told(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Told]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The command in this process, with all that surrounds it but the interpreter's start."""
-
-    def run(*arguments: object) -> Told:
-        monkeypatch.setattr(sys, "argv", ["dial", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        code = ended.value.code
-        assert code is None or isinstance(code, int)
-        return Told(code or 0, captured.out, captured.err)
-
-    return run
-
-
-@pytest.fixture
-def pair(make_folder: MakeFolder) -> tuple[Path, Path]:
-    """A source with two classes and a target without labels."""
-    source = make_folder("source", {"mug": 6, "pen": 6})
-    return source, make_folder("target", {".": 8}, seed=500)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with room for very little."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    try:
-        mount(place, "size=64k", "-t", "tmpfs", "tmpfs")
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("a tmpfs cannot be mounted here")
-    yield place
-    subprocess.run([shutil.which("umount") or "", str(place)], check=True)
-
-
-def mount(place: Path, options: str, *arguments: str) -> None:
-    command = [shutil.which("mount") or "", "-o", options, *arguments, str(place)]
-    subprocess.run(command, check=True, capture_output=True)
-
-
-def refused(told: Told, *messages: str) -> None:
-    """One message for a user, and the code that scripts look at."""
-    assert told.code == 2, told
-    assert told.err.startswith("dial: error: ")
-    assert told.err.count("dial: error: ") == 1
-    assert "Traceback" not in told.err
-    assert told.out == ""
-    for message in messages:
-        assert message in told.err
+from .conftest import QUICK, Call, MakeFolder, mount, refused
 
 
 @pytest.mark.parametrize(

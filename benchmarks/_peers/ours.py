@@ -13,6 +13,7 @@ from dial import methods
 from dial.methods import Images
 from dial.selection.choice import choose
 from dial.training import engine
+from dial.training.clock import Clock
 from dial.training.settings import change
 
 
@@ -39,6 +40,7 @@ def train(name: str, task: Task) -> nn.Module:
             settings=settings,
             fabric=Fabric(accelerator="cpu", devices=1),
             checkpoint=Path(folder) / "last.ckpt",
+            clock=Clock(),
             on_step=task.tick,
             on_refresh=lambda trainee: method.refresh(trainee, images, first),
         )

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from dial import losses as losses
     from dial import methods as methods
     from dial import references as references
+    from dial import sklearn as sklearn
     from dial.backbones import build as build
     from dial.deployment import runs as runs
     from dial.deployment.export import export as export
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from dial.reporting.label import label as label
     from dial.reporting.report import report as report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives, and the extra that it needs. They are imported on first use, so
 # that `import dial` and the command's --help do not wait for torch.
@@ -50,6 +51,7 @@ _MODULES = {
     "methods": ("methods", "command"),
     "references": ("references", ""),
     "runs": ("deployment.runs", "command"),
+    "sklearn": ("sklearn", "sklearn"),
 }
 
 __all__ = [*_FUNCTIONS, *_MODULES]  # noqa: PLE0604 - names, all of them strings

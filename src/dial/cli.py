@@ -1,6 +1,7 @@
 """The command `dial`: reads arguments, calls the library, prints; no logic of its own."""
 
 import json
+import logging
 import os
 import sys
 from importlib import import_module
@@ -11,20 +12,31 @@ from typing import Annotated, Any
 import typer
 
 import dial
+from dial.allocator import keep_memory
+from dial.console import flush_output, prepare_streams
 from dial.errors import DialError
 from dial.options import (
     EXECUTION,
     METHOD,
     TRAINING,
+    BriefHelp,
+    PlainGroup,
+    PlainHelp,
     assignments_of,
     options_of,
+    show_all,
     texts,
     with_options,
 )
 from dial.training import torchrun
+from dial.training.clock import waiting
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
-list_app = typer.Typer(no_args_is_help=True, help="Show what there is to choose from.")
+app = typer.Typer(
+    cls=PlainGroup, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich"
+)
+list_app = typer.Typer(
+    cls=PlainGroup, no_args_is_help=True, help="Show what there is to choose from."
+)
 app.add_typer(list_app, name="list")
 
 DOMAINS = (
@@ -81,6 +93,8 @@ From = Annotated[
         show_default=False,
     ),
 ]
+RAY = "Ray cluster for {}: auto for one that runs, local for this machine, or HOST:PORT."
+ADDRESS: dict[str, Any] = {"metavar": "ADDRESS", "show_default": False}
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)
 ]
@@ -116,7 +130,7 @@ def options(
         torchrun.refuse(f"dial {context.invoked_subcommand}")
 
 
-@app.command("check")
+@app.command("check", cls=PlainHelp)
 def check_command(
     domains: Domains = None,
     *,
@@ -188,7 +202,7 @@ def _check_drift(
     raise typer.Exit(1 if drift.alarms else 0)
 
 
-@app.command("demo")
+@app.command("demo", cls=PlainHelp)
 def demo_command(
     *,
     out: Annotated[
@@ -199,13 +213,11 @@ def demo_command(
 ) -> None:
     """Adapt the embedded digits, end to end, with no download."""
     from dial.demo import demonstrate
-    from dial.training.launch import keep_memory
 
-    with keep_memory():
-        demonstrate(out=out, seed=seed, quiet=quiet)
+    demonstrate(out=out, seed=seed, quiet=quiet)
 
 
-@app.command("adapt")
+@app.command("adapt", cls=BriefHelp)
 @with_options(
     *options_of(TRAINING.values(), "Training"),
     *options_of(METHOD.values(), "Method", method=True),
@@ -261,22 +273,27 @@ def adapt_command(
     data: Data = None,
     unlabelled: Unlabelled = False,
     as_json: AsJson = False,
+    help_all: Annotated[  # noqa: ARG001 - its callback has shown it
+        bool,
+        typer.Option(
+            "--help-all", callback=show_all, is_eager=True, help="Show all settings and exit."
+        ),
+    ] = False,
     **options: Any,
 ) -> None:
     """Train a classifier on SOURCE that works on TARGET.
 
-    Several sources come before the target; several targets are named with --target each.
-    With --from RUN a finished model takes the place of the source: dial adapt --from RUN TARGET.
-    Defaults are those for photographs; a preset or the data may change them.
+    Several sources come before the target, several targets with --target each. A finished model
+    takes the place of the source: dial adapt --from RUN TARGET. Defaults are those for
+    photographs; a preset or the data may change them. --help-all shows every setting.
     """
-    from dial.pipeline import adapt
-    from dial.training.engine import Interrupted
-    from dial.training.launch import keep_memory
+    with waiting():
+        from dial.pipeline import adapt
+        from dial.training.engine import Interrupted
 
-    options = texts(options) | assignments_of(assignments)
-    sources, targets = _sides(domains, target, model)
-    try:
-        with keep_memory():
+        options = texts(options) | assignments_of(assignments)
+        sources, targets = _sides(domains, target, model)
+        try:
             run = adapt(
                 sources,
                 targets,
@@ -294,16 +311,16 @@ def adapt_command(
                 minutes=minutes,
                 **options,
             )
-    except (Interrupted, KeyboardInterrupt):
-        if torchrun.speaks_first():
-            text = f"dial: stopped; resume with the same command and --resume ({out})"
-            typer.echo(text, err=True)
-        raise typer.Exit(130) from None
+        except (Interrupted, KeyboardInterrupt):
+            if torchrun.speaks_first():
+                text = f"dial: stopped; resume with the same command and --resume ({out})"
+                typer.echo(text, err=True)
+            raise typer.Exit(130) from None
     if as_json and torchrun.leads():
         typer.echo(json.dumps(run.result, indent=2))
 
 
-@app.command("predict")
+@app.command("predict", cls=PlainHelp)
 def predict_command(
     run: RunFolder,
     images: Annotated[
@@ -313,11 +330,15 @@ def predict_command(
     *,
     target: OfTarget = None,
     out: Annotated[
-        Path | None, typer.Option(help="A CSV file; standard output by default.")
+        Path | None,
+        typer.Option(
+            help="A CSV file; standard output by default. With --ray also FILE.parquet, a folder."
+        ),
     ] = None,
     top: Annotated[bool, typer.Option("--top", help="The five best labels of each image.")] = False,
     data: Data = None,
     device: Device = "auto",
+    ray: Annotated[str | None, typer.Option(help=RAY.format("the images"), **ADDRESS)] = None,
     quiet: Quiet = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a summary as JSON; needs --out.")
@@ -325,7 +346,7 @@ def predict_command(
 ) -> None:
     """Label images with a finished run: path, label and confidence as CSV."""
     from dial.data.decode import list_bad
-    from dial.deployment.prediction import predict, write_csv
+    from dial.deployment.prediction import predict
     from dial.deployment.runs import load
 
     if as_json and out is None:
@@ -334,8 +355,9 @@ def predict_command(
             got="--json without --out",
             fix="add --out FILE.csv",
         )
-    predictions = predict(load(run, target=target), images, data=data, device=device, quiet=quiet)
-    count = write_csv(predictions, out, top=top)
+    finished = load(run, target=target)
+    predictions = predict(finished, images, data=data, device=device, quiet=quiet, ray=ray)
+    count = predictions.write(out, top=top)
     if predictions.bad:
         typer.echo(f"dial: {len(predictions.bad)} files could not be read:", err=True)
         typer.echo(list_bad(predictions.bad), err=True)
@@ -346,7 +368,7 @@ def predict_command(
         typer.echo(f"{count} images labelled: {out}", err=True)
 
 
-@app.command("evaluate")
+@app.command("evaluate", cls=PlainHelp)
 def evaluate_command(
     run: RunFolder,
     labelled: Annotated[
@@ -386,7 +408,7 @@ def evaluate_command(
         typer.echo(f"{scores.unreadable} files could not be read and do not count", err=True)
 
 
-@app.command("label")
+@app.command("label", cls=PlainHelp)
 def label_command(
     run: RunFolder,
     images: Annotated[
@@ -444,13 +466,24 @@ def label_command(
     )
 
 
-@app.command("export")
+@app.command("export", cls=PlainHelp)
 def export_command(
     run: RunFolder,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="FILE.onnx, FILE.pt2 or FILE.safetensors.")
-    ],
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="FILE.onnx, FILE.pt2 or FILE.safetensors.", show_default=False
+        ),
+    ] = None,
     *,
+    hub_folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="In place of FILE: a folder for timm and the Hugging Face hub, with a model card.",
+            show_default=False,
+        ),
+    ] = None,
     target: OfTarget = None,
     images: Annotated[
         list[str] | None,
@@ -459,22 +492,39 @@ def export_command(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a finished network as ONNX, torch.export or safetensors, and compare it."""
-    from dial.deployment.export import export
-    from dial.deployment.runs import load
+    """Write a finished network as ONNX, torch.export or safetensors, and compare it.
 
-    done = export(load(run, target=target), file, images=images, data=data)
+    With --hub-folder DIR, write what `timm.create_model("local-dir:DIR", pretrained=True)` loads.
+    """
+    from dial.deployment.export import export
+    from dial.deployment.hub import WEIGHTS, export_folder
+    from dial.deployment.runs import load
+    from dial.reporting.card import render
+
+    if (file is None) == (hub_folder is None):
+        raise DialError(
+            wanted="either FILE or --hub-folder DIR",
+            got="both" if file else "neither",
+            fix="dial export RUN model.onnx, or dial export RUN --hub-folder DIR",
+        )
+    finished = load(run, target=target)
+    if hub_folder is not None:
+        card = render(finished.folder, hub=True)
+        done = export_folder(finished, hub_folder, card=card, images=images, data=data)
+    elif file is not None:
+        done = export(finished, file, images=images, data=data)
     if as_json:
-        typer.echo(json.dumps(done._asdict() | {"file": str(file)}, indent=2))
+        typer.echo(json.dumps(done._asdict() | {"file": str(done.file)}, indent=2))
         return
-    typer.echo(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+    weights = done.file / WEIGHTS if hub_folder else done.file
+    typer.echo(f"{done.file}: {weights.stat().st_size / 1e6:.1f} MB")
     typer.echo(
         f"read back and compared on {done.images} real images: outputs differ by at most "
         f"{done.difference:.1e}"
     )
 
 
-@app.command("report")
+@app.command("report", cls=PlainHelp)
 def report_command(
     run: RunFolder,
     *,
@@ -517,7 +567,7 @@ _add_list(
 )
 
 
-@list_app.command("datasets")
+@list_app.command("datasets", cls=PlainHelp)
 def list_datasets(*, as_json: AsJson = False) -> None:
     """Show the data sets that SOURCE and TARGET can name, with their domains."""
     from dial.data import datasets
@@ -525,7 +575,7 @@ def list_datasets(*, as_json: AsJson = False) -> None:
     _print_rows([datasets.describe(name) for name in datasets.names()], as_json=as_json)
 
 
-@list_app.command("presets")
+@list_app.command("presets", cls=PlainHelp)
 def list_presets(*, as_json: AsJson = False) -> None:
     """Show the presets and what each sets."""
     from dial.training.settings import describe_presets
@@ -543,14 +593,65 @@ def _print_rows(rows: list[dict[str, str]], *, as_json: bool) -> None:
         print_listing(rows)
 
 
+@app.command("cache", cls=PlainHelp)
+def cache_command(
+    *,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune", help="Remove entries that were not used for --days, and damaged ones."
+        ),
+    ] = False,
+    days: Annotated[
+        float, typer.Option(min=0, help="For --prune: days without use after which entries go.")
+    ] = 30,
+    limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Remove entries that were used least lately, until the rest has this size: 10GB.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed, and remove nothing.")
+    ] = False,
+    cache_dir: Annotated[Path | None, typer.Option(help=EXECUTION["cache_dir"].doc)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the decoded images that are kept on disk, or remove some.
+
+    Entries that a running process uses are never removed. All others come back when a run needs
+    them: its images are then decoded again.
+    """
+    from dial.data.cache import default_cache_dir
+    from dial.data.cache_entries import list_entries, parse_size
+    from dial.data.cache_entries import prune as remove
+    from dial.data.cache_page import print_entries, to_dict
+
+    root = cache_dir or default_cache_dir()
+    removed = None
+    if prune or limit is not None:
+        size = None if limit is None else parse_size(limit)
+        removed = remove(root, days=days if prune else None, limit=size, dry_run=dry_run)
+    entries = list_entries(root)
+    if as_json:
+        typer.echo(json.dumps(to_dict(root, entries, removed), indent=2))
+    else:
+        print_entries(root, entries, removed, dry_run=dry_run)
+
+
 BENCH = ("backbone", "weights", "image_size", "epochs", "steps", "batch_size", "lr")
 """Settings that all cells of a benchmark share and that have an option of their own."""
 
+COMPUTING = ("device", "workers", "cache_dir", "cache_limit")
+"""How a benchmark is carried out, as far as there are options for it."""
 
-@app.command("bench")
+
+@app.command("bench", cls=PlainHelp)
 @with_options(
     *options_of((TRAINING[name] for name in BENCH), "Training"),
-    *options_of((EXECUTION[name] for name in ("device", "workers", "cache_dir")), "Execution"),
+    *options_of((EXECUTION[name] for name in COMPUTING), "Execution"),
 )
 def bench_command(
     name: Annotated[
@@ -577,6 +678,7 @@ def bench_command(
     shard: Annotated[
         str | None, typer.Option(help="i/n: run the i-th of n shares of the grid.")
     ] = None,
+    ray: Annotated[str | None, typer.Option(help=RAY.format("the cells"), **ADDRESS)] = None,
     tables: Annotated[
         bool, typer.Option("--tables", help="Run nothing; write the tables of finished cells.")
     ] = False,
@@ -587,26 +689,25 @@ def bench_command(
     """Run a grid of transfers, methods and seeds, and show it beside the paper's tables."""
     from dial.benchmarking import bench, print_table
     from dial.training.engine import Interrupted
-    from dial.training.launch import keep_memory
 
     execution = {key: value for key, value in options.items() if key in EXECUTION}
     settings = texts({key: options[key] for key in BENCH}) | assignments_of(assignments)
     try:
-        with keep_memory():
-            outcome = bench(
-                name,
-                out=out,
-                data=data,
-                tasks=tasks,
-                methods=methods,
-                seeds=seeds,
-                preset=preset,
-                shard=shard,
-                tables_only=tables,
-                quiet=quiet,
-                execution=execution,
-                **settings,
-            )
+        outcome = bench(
+            name,
+            out=out,
+            data=data,
+            tasks=tasks,
+            methods=methods,
+            seeds=seeds,
+            preset=preset,
+            shard=shard,
+            tables_only=tables,
+            quiet=quiet,
+            ray=ray,
+            execution=execution,
+            **settings,
+        )
     except (Interrupted, KeyboardInterrupt):
         typer.echo(f"dial: stopped; resume with the same command ({out})", err=True)
         raise typer.Exit(130) from None
@@ -632,12 +733,36 @@ def _what_came(error: Exception) -> str:
     return f", got {values[-1]!r}" if values else ""
 
 
+def _require_folder() -> None:
+    """Refuse to run in a folder that was removed: libraries end the process there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise DialError(
+            wanted="to run in a folder", got="one that was removed", fix="cd to another"
+        ) from error
+
+
 def main() -> None:
     """Run the command; a user's mistake ends with one message and exit code 2, no traceback."""
+    prepare_streams()
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # of a home folder that is not there
     try:
-        code = app(standalone_mode=False, prog_name="dial")
+        _require_folder()
+        try:
+            with keep_memory():
+                code = app(standalone_mode=False, prog_name="dial")
+        finally:
+            flush_output()
     except DialError as error:
         _complain(str(error))
+        code = 2
+    except OSError as error:  # of a disk, say, wherever there is nothing better to be said
+        fix = "free space, correct the path or its rights; then the same command, with --resume "
+        fix += "where it was given to a run"
+        _complain(
+            str(DialError(wanted="to read and write what was named", got=str(error), fix=fix))
+        )
         code = 2
     except typer.TyperException as error:  # an argument that cannot be read
         if error.format_message():  # `dial` alone has shown its help already

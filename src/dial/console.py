@@ -1,6 +1,10 @@
 """What the commands show: progress as a bar in a terminal and plain lines in a log, and tables."""
 
+import codecs
+import io
+import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +17,44 @@ from rich.table import Table
 from rich.text import Text
 
 T = TypeVar("T")
+
+
+def prepare_streams() -> None:
+    """Make the standard streams fit for whatever files and classes are called.
+
+    Where one is closed, the next file that is opened would take its number, and all that libraries
+    print would end up in that file. ASCII is what an environment has where nobody chose.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # none where it is closed
+            if codecs.lookup(stream.encoding).name in ("ascii", "utf-8"):
+                stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+            else:
+                stream.reconfigure(errors="backslashreplace")
+
+
+def flush_output() -> None:
+    """Write what standard output still holds; it is given up if that cannot be done.
+
+    Otherwise the interpreter would try again as it ends, and print a traceback.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+        raise
+
+
 _SECONDS_BETWEEN_LINES = 10.0
+_LAST_STREAM = 2  # the number of standard error
 
 
 class _Display:
@@ -49,14 +90,18 @@ class _Display:
 
 
 class Reporter(_Display):
-    """The progress of one training. Without `scores`, no target accuracy is shown."""
+    """The progress of one training. Without `scores`, no target accuracy is shown.
 
-    def __init__(self, *, quiet: bool, title: str, scores: bool = True) -> None:
+    `midway` says what those of an epoch are of, if the finished network is another.
+    """
+
+    def __init__(self, *, quiet: bool, title: str, scores: bool = True, midway: str = "") -> None:
         rate, losses = (bars.TextColumn(f"{{task.fields[{name}]}}") for name in ("rate", "losses"))
         columns = rate, bars.TimeRemainingColumn(), losses
         super().__init__(title, *columns, quiet=quiet, total=None, rate="", losses="")
         self.opening = title if self.bar.disable else ""
         self._scores = scores
+        self._midway = f" ({midway})" if midway else ""
         self._warnings: set[str] = set()
 
     def step(self, progress: Any, total: int, terms: dict[str, float]) -> None:
@@ -71,10 +116,13 @@ class Reporter(_Display):
         words = [f"epoch {record['epoch']}", f"step {record['step']}"]
         for name, value in record.items():
             if name.startswith("target_accuracy"):
-                words += [f"{name.replace('_', ' ')} {value:.1%}"] if self._scores else []
+                words += [self._score(name, value)] if self._scores else []
             elif isinstance(value, float):
                 words.append(f"{name} {value:.4g}")
         self.say("  ".join(words))
+
+    def _score(self, name: str, value: float) -> str:
+        return f"{name.replace('_', ' ')} {value:.1%}{self._midway}"
 
     def first(self, accuracy: float | None, *, seconds: float, target: str = "") -> None:
         """Print what there is before any training; `target` names one of several."""
@@ -123,10 +171,16 @@ class Reporter(_Display):
 
 
 class GridProgress(_Display):
-    """The progress of a grid of runs, with the time left, estimated from the cells' `costs`."""
+    """The progress of a grid of runs, with the time left, estimated from the cells' `costs`.
 
-    def __init__(self, costs: Sequence[float], *, done: int, quiet: bool) -> None:
-        self._ahead, self._total = list(costs), done + len(costs)
+    `costs` are those of the cells by title; `at_once` is how many run at the same time.
+    """
+
+    def __init__(
+        self, costs: Mapping[str, float], *, done: int, quiet: bool, at_once: int = 1
+    ) -> None:
+        self._ahead, self._total = dict(costs), done + len(costs)
+        self._at_once = at_once
         self._cost = self._seconds = 0.0  # of the cells that were finished here
         elapsed = bars.TimeElapsedColumn()
         super().__init__("", elapsed, quiet=quiet, total=self._total, completed=done)
@@ -140,7 +194,7 @@ class GridProgress(_Display):
 
     def finished(self, title: str, *, accuracy: float, seconds: float) -> None:
         """A cell is finished."""
-        self._cost += self._ahead[0]
+        self._cost += self._ahead[title]
         self._seconds += seconds
         self.skipped(title, f"{100 * accuracy:.1f} % in {seconds:.0f} s")
 
@@ -151,7 +205,7 @@ class GridProgress(_Display):
     def skipped(self, title: str, reason: str) -> None:
         """A cell is not run here."""
         place = self._place()
-        del self._ahead[0]
+        del self._ahead[title]
         self.say(f"{place} {title}: {reason}{self._time_left()}")
         self.bar.update(self.task, advance=1)
 
@@ -159,10 +213,11 @@ class GridProgress(_Display):
         return f"cell {self._total - len(self._ahead) + 1}/{self._total}"
 
     def _time_left(self) -> str:
-        cost = sum(self._ahead)
+        cost = sum(self._ahead.values())
         if not self._cost or not cost:
             return ""
-        return f"; about {duration(self._seconds / self._cost * cost)} left"
+        at_once = min(self._at_once, len(self._ahead))
+        return f"; about {duration(self._seconds / self._cost * cost / at_once)} left"
 
 
 def duration(seconds: float) -> str:

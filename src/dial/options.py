@@ -5,13 +5,16 @@ so that `dial --help` does not import torch.
 """
 
 import ast
+import copy
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from dial.errors import DialError
 from dial.training.settings import PHOTOGRAPHS, PRESETS, Text
@@ -89,7 +92,60 @@ _FLAGS = {
     "skip_bad": ["--skip-bad"],
 }
 
+COMMON = (
+    *("method", "backbone", "weights", "epochs", "steps", "batch_size", "image_size", "lr", "seed"),
+    *("reference", "entropy", "device", "devices", "workers", "skip_bad", "report", "quiet"),
+)
+"""Settings that `--help` shows; `--help-all` shows the others as well."""
+_ALL = "dial.help_all"
+_LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")  # within a paragraph
+
 Command = Callable[..., None]
+
+
+class PlainHelp(TyperCommand):
+    """A command whose help has no type beside a flag, which takes no value, and full lines."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _tidy(self, ctx)
+        super().format_help(ctx, formatter)
+
+
+class PlainGroup(TyperGroup):
+    """Such commands, whose own help is like theirs."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _tidy(self, ctx)
+        super().format_help(ctx, formatter)
+
+
+class BriefHelp(PlainHelp):
+    """A command whose `--help` leaves out the settings that few need; docs have them all."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        rare = (TRAINING | METHOD | EXECUTION).keys() - {*COMMON}
+        brief = copy.copy(self)
+        if not ctx.meta.get(_ALL):
+            brief.params = [param for param in self.params if param.name not in rare]
+        super(BriefHelp, brief).format_help(ctx, formatter)
+
+
+def _tidy(command: TyperCommand | TyperGroup, ctx: Any) -> None:
+    for option in command.get_params(ctx):
+        if isinstance(option, TyperOption) and option.is_flag:
+            option.metavar = ""
+    command.help = _LINE_BREAK.sub(" ", command.help or "")
+
+
+def show_all(context: typer.Context, asked: bool) -> None:
+    """Print the help with all settings, and end."""
+    if asked:
+        context.meta[_ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
 
 
 def options_of(

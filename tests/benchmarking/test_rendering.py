@@ -81,7 +81,7 @@ def test_the_page_holds_everything() -> None:
     assert 'colspan="4"' in text
     assert "<dt>steps</dt><dd>800</dd>" in text
     assert "<dt>epochs</dt>" not in text  # steps count in their place
-    assert '<tr><th scope="row">dial</th><td>entropy 0.3, warmup 0.5</td></tr>' in text
+    assert '<tr><th scope="row">dial</th><td>entropy 0.3, delay 0.25, warmup 0.25</td></tr>' in text
 
 
 def test_one_seed_has_no_deviation_and_some_results_no_command() -> None:

@@ -239,7 +239,7 @@ def test_order_is_kept_whatever_the_number_of_threads(
 
 
 def test_more_than_one_thread_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    together = threading.Barrier(2, timeout=10)  # breaks if the two do not meet
+    together = threading.Barrier(2, timeout=300)  # breaks if the two do not meet
 
     def meet(path: Path, **_: object) -> BadImage:
         together.wait()

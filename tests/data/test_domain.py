@@ -91,7 +91,7 @@ def test_a_labelled_domain_cannot_be_without_labels() -> None:
 
 def test_files_by_row() -> None:
     files = ImageFiles((Path("a/1.png"), Path("a/\udc80.png"), Path("a/1.png")))
-    assert files.names == ["a/1.png", "a/\ufffd.png", "a/1.png"]
+    assert files.names == ["a/1.png", "a/\\x80.png", "a/1.png"]
     assert files.take(np.array([1])).paths == (Path("a/\udc80.png"),)
     assert files.distinct().paths == files.paths[:2]
     assert not files.like_digits

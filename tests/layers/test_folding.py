@@ -1,6 +1,7 @@
 """fold: a plain network with the same outputs, also where this package is not installed."""
 
 import copy
+import itertools
 import pickle
 import subprocess
 import sys
@@ -63,27 +64,28 @@ def ours(model: nn.Module) -> list[nn.Module]:
     return [m for m in model.modules() if type(m).__module__.split(".")[0] == "dial"]
 
 
-@pytest.mark.parametrize("fuse", [True, False])
 @pytest.mark.parametrize("reference", NAMES)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_folded_network_is_plain_and_equal(name: str, reference: str, fuse: bool) -> None:
+def test_folded_network_is_plain_and_equal(name: str, reference: str) -> None:
     # In float64, so that the algebra is seen and not the conditioning of untrained networks.
     original = NETWORKS[name]().double()
     keys = original.state_dict().keys()
     model = trained(original, reference)
     x = torch.randn(5, 3, 32, 32, dtype=torch.float64)
-    with torch.no_grad():
-        for domain in ("target", "source"):
+    for domain in ("target", "source"):
+        with torch.no_grad(), use_domain(model, domain):
+            expected = model(x)
+        for fuse in (True, False):
             plain = fold(model, domain, fuse=fuse)
             assert not ours(plain)
             assert not plain.training
-            with use_domain(model, domain):
-                torch.testing.assert_close(plain(x), model(x), atol=1e-9, rtol=1e-9)
-    norms = sum(isinstance(module, _BatchNorm) for module in plain.modules())
-    if fuse:
-        assert norms == REMAINING[name]
-    else:  # the architecture it had
-        assert plain.state_dict().keys() == keys
+            with torch.no_grad():
+                torch.testing.assert_close(plain(x), expected, atol=1e-9, rtol=1e-9)
+            norms = sum(isinstance(module, _BatchNorm) for module in plain.modules())
+            if fuse:
+                assert norms == REMAINING[name]
+            else:  # the architecture it had
+                assert plain.state_dict().keys() == keys
 
 
 @pytest.mark.parametrize("reference", NAMES)
@@ -109,15 +111,14 @@ def test_folded_network_is_equal_in_float32(reference: str) -> None:
             torch.testing.assert_close(plain(x), model(x), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("fuse", [True, False])
 @pytest.mark.parametrize("name", ["resnet18", "efficientnet_lite0"])
-def test_folding_takes_the_affine_of_the_domain(name: str, fuse: bool) -> None:
+def test_folding_takes_the_affine_of_the_domain(name: str) -> None:
     model = trained(NETWORKS[name]().double(), "normal", affine="per-domain")
     last = [module for module in model.modules() if isinstance(module, DomainAlignment)][-1]
     assert last.bias is not None
     assert not torch.equal(last.bias[0], last.bias[1])
     x = torch.randn(5, 3, 32, 32, dtype=torch.float64)
-    for domain in ("source", "target"):
+    for domain, fuse in itertools.product(("source", "target"), (True, False)):
         with torch.no_grad(), use_domain(model, domain):
             plain = fold(model, domain, fuse=fuse)
             torch.testing.assert_close(plain(x), model(x), atol=1e-9, rtol=1e-9)
@@ -359,7 +360,7 @@ for y in (exported, pickled, torch.from_numpy(onnx)):
     # The guard is for torchvision, on machines where that does not import; it is no part of us.
     guard = Path(torchvision_guard.__file__).read_text()
     (tmp_path / "guard.py").write_text(guard + "\nprepare_torchvision()\n")
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_onnx_runtime_agrees_for_any_batch_size(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from torch import nn
 
 from dial import methods
 from dial.data.batches import Batch
+from dial.head import fit_head
 from dial.layers import DomainAlignment
 from dial.methods import ByDomain, Images, Output, Prototypes, Trainee
-from dial.methods._head import fit_head
 from dial.methods.source_free import guess_prototypes
 from dial.selection import choice
 from dial.training.engine import build_optimizer

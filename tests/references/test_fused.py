@@ -108,6 +108,32 @@ def test_half_precision_keeps_statistics_in_float32(name: str, dtype: torch.dtyp
         assert bool(layer.eval()(x).isfinite().all())
 
 
+def test_sums_over_a_batch_may_exceed_half_precision() -> None:
+    layer = small_layer(reference="normal")
+    x, g = torch.randn(100, 5, 4, 4), torch.randn(100, 5, 4, 4) + 500
+    with use_domain(layer, {"source": 60, "target": 40}):
+        expected, *_ = with_gradients(layer, x.half().float(), g.half().float())[1:]
+        dx, *_ = with_gradients(layer, x.half(), g.half())[1:]
+    torch.testing.assert_close(dx.float(), expected, atol=2.0, rtol=1e-2)
+
+
+@pytest.mark.parametrize("strided", [False, True])
+@pytest.mark.parametrize("domain", ["source", {"source": 5, "target": 4}])
+@pytest.mark.parametrize("name", [*NAMES, "student"])
+def test_input_is_kept_until_the_backward_pass_and_no_longer(
+    name: str, domain: str | dict[str, int], strided: bool
+) -> None:
+    layer = small_layer(reference=name)
+    x = torch.randn(18 if strided else 9, 5, 4, 4, requires_grad=True)
+    with use_domain(layer, domain):
+        y = layer((2 * x)[::2] if strided else 2 * x)  # which nothing else refers to
+    kept = layer.centered()
+    assert [len(part) for part in kept] == ([9] if domain == "source" else [5, 4])
+    del kept
+    y.sum().backward()
+    assert layer.centered() == []
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_layer_equals_eager(name: str) -> None:
     layer = small_layer(reference=name)

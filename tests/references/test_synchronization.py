@@ -25,6 +25,7 @@ REFERENCES: dict[str, Reference] = {
     "anchored": Anchored(0.3),
     "whitened": Whitened(3),
 }
+CASES = [(name, joint) for name in (*REFERENCES, "autodial") for joint in (True, False)]
 
 
 def network(name: str) -> nn.Module:
@@ -59,32 +60,43 @@ def backward(model: nn.Module, x: Tensor, share: int, *, joint: bool) -> None:
         dial.losses.entropy(model(x[n:])).backward()
 
 
-def worker(rank: int, name: str, joint: bool, folder: str) -> None:
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "RANK": str(rank), "WORLD_SIZE": "2"}
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+def train(name: str, *, joint: bool, rank: int, folder: Path) -> None:
     model, x = network(name), images()
     parts = [part.chunk(2)[rank] for part in x.split(list(SIZES.values()))]
     shared = nn.parallel.DistributedDataParallel(model)
     backward(shared, torch.cat(parts), 2, joint=joint)
     if rank == 0:
         gradients = {f"{n}.grad": p.grad for n, p in model.named_parameters()}
-        torch.save(gradients | model.state_dict(), f"{folder}/state.pt")
+        torch.save(gradients | model.state_dict(), folder / f"{name}-{joint}.pt")
         with unsynchronized():  # a pass that only this process makes does not wait
             model(x)
     dist.barrier()
+
+
+def worker(rank: int, folder: Path) -> None:
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "RANK": str(rank), "WORLD_SIZE": "2"}
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    for name, joint in CASES:
+        train(name, joint=joint, rank=rank, folder=folder)
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("joint", [True, False])
-@pytest.mark.parametrize("name", [*REFERENCES, "autodial"])
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The states that two processes came to, a file for each case: they start once for all."""
+    folder = tmp_path_factory.mktemp("two_processes")
+    multiprocessing.spawn(worker, (folder,), nprocs=2)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "joint"), CASES)
 def test_two_processes_see_the_statistics_of_the_whole_batch(
-    name: str, joint: bool, tmp_path: Path
+    name: str, joint: bool, trained: Path
 ) -> None:
-    multiprocessing.spawn(worker, (name, joint, str(tmp_path)), nprocs=2)
     model = network(name)
     backward(model, images(), 1, joint=joint)
     expected = {f"{n}.grad": p.grad for n, p in model.named_parameters()} | model.state_dict()
-    results = torch.load(tmp_path / "state.pt", weights_only=True)
+    results = torch.load(trained / f"{name}-{joint}.pt", weights_only=True)
     assert results.keys() == expected.keys()
     for key, value in expected.items():
         torch.testing.assert_close(results[key], value, atol=1e-12, rtol=1e-9)

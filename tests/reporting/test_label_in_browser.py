@@ -78,7 +78,7 @@ class Person:
         file = self.downloads / name
         file.unlink(missing_ok=True)
         self.click("save")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 300
         while not file.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         return file

@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import pickle
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -12,10 +14,32 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dial.reporting import plots
+from dial.reporting.drawing import Picture
 from dial.reporting.page import render
 from dial.reporting.record import Record
 
 from .pages import make_files, make_record
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _drawn_once() -> Iterator[None]:
+    """A picture that several pages have is drawn once: that is nearly all of a page's time."""
+    drawn: dict[bytes, Picture] = {}
+
+    def once(draw: Callable[..., Picture]) -> Callable[..., Picture]:
+        def look_up(*args: Any, **kwargs: Any) -> Picture:
+            key = pickle.dumps((draw.__name__, args, kwargs))
+            if key not in drawn:
+                drawn[key] = draw(*args, **kwargs)
+            return drawn[key]
+
+        return look_up
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("curves", "distances", "mixing", "embedding", "matrix", "balance"):
+            patch.setattr(plots, name, once(getattr(plots, name)))
+        yield
 
 
 class Page(HTMLParser):
@@ -314,6 +338,21 @@ def test_what_to_do_next_names_the_run_as_a_shell_wants_it(labelled: bool) -> No
         f"dial export {run} model.onnx",
         f"dial adapt --from {run} NEW_IMAGES --out NEW",
     ]
+
+
+def test_places_of_the_machine_are_shown_by_their_last_part() -> None:
+    records = make_files(make_record())
+    records["folder"] = Path("/home/zqx/one")
+    records["result"] |= {"source": "/home/zqx/photos + ~zqx/b", "target": "../zqx/scans"}
+    settings = records["config"]["settings"] | {"weights": "C:\\zqx\\net.pth"}
+    text = render(make_record(), **records | {"config": records["config"] | {"settings": settings}})
+    assert "zqx" not in text
+    assert "<h1>photos + b → scans</h1>" in text
+    assert "dial predict one IMAGES" in text
+    assert "dial adapt --config one/config.json --out NEW" in text
+    assert "The lines are for the folder that holds one:" in text
+    assert "<dd>net.pth</dd>" in text
+    assert "The lines are for the folder" not in page_of(make_record())
 
 
 @pytest.mark.parametrize("count", [1, 4, 40])

@@ -95,7 +95,7 @@ def wait(browser: Any, script: str, element: Any) -> None:
 
 
 def assert_copied(browser: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "a <b>run's folder"
+    folder = Path("runs/a <b>run's folder")
     open_page(browser, tmp_path / "report.html", folder=folder)
     run = shlex.quote(str(folder))
     assert copy_each(browser) == [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dial
-from dial.selection import accuracy
+from dial.selection import accuracy, estimators
 from dial.selection.neighborhood import Neighborhood
 from dial.selection.outputs import Outputs
 
@@ -18,8 +18,8 @@ from .validators.small import make
 CLASSES = ["a", "b", "c", "d"]
 
 
-def judge(outputs: Outputs, holdout: float = 0.1) -> dict[str, Any]:
-    return accuracy.judge(outputs, holdout=holdout, classes=CLASSES)
+def judge(outputs: Outputs) -> dict[str, Any]:
+    return accuracy.judge(outputs, classes=CLASSES)
 
 
 def supported(share: float, *, images: int = 1000, seed: int = 0) -> Outputs:
@@ -38,7 +38,7 @@ def supported(share: float, *, images: int = 1000, seed: int = 0) -> Outputs:
 def test_the_interval_is_around_the_estimate() -> None:
     found = judge(supported(0.9, images=100_000))
     assert found["estimated_accuracy"] == pytest.approx(0.9)
-    below, above = accuracy.MARGINS["former_neighbors"]
+    below, above = accuracy.MARGINS
     low, high = found["estimated_interval"]
     assert low == pytest.approx(0.9 - below, abs=1e-4)
     assert high == pytest.approx(0.9 + above, abs=1e-4)
@@ -58,19 +58,15 @@ def test_signs_that_disagree_give_no_number() -> None:
     outputs = make(shift=0.0)  # the finished network's neighbors support nearly all
     around = supported(0.4, images=70).before
     assert around is not None
-    assert judge(outputs)["estimated_interval"][1] > 0.9
+    assert estimators.ESTIMATORS.create("neighbors").estimate(outputs) > 0.9
     doubtful = judge(replace(outputs, before=around))
     assert doubtful["estimated_interval"] is None
     assert "in the pretrained network and in the trained one" in doubtful["no_estimate"]
 
 
 def test_reasons() -> None:
-    outputs = replace(make(), held_out=None)
-    small = judge(outputs)["no_estimate"]
-    assert small == "the source is too small to hold 30 images out of training"
-    assert judge(outputs, holdout=0)["no_estimate"] == (
-        "no part of the source was held out of training"
-    )
+    outputs = make()
+    assert judge(outputs)["no_estimate"].startswith("a network trained from scratch has only its")
     alone = judge(replace(outputs, training=None))
     assert alone["no_estimate"] == "there are no source images to compare with"
     assert alone["warnings"] == []
@@ -101,8 +97,8 @@ def test_a_warning_where_predictions_collapsed() -> None:
     outputs = supported(1.0)
     logits = np.zeros_like(outputs.target.logits)
     logits[:, 3] = 1
-    warnings = judge(replace(outputs, target=replace(outputs.target, logits=logits)))["warnings"]
-    assert warnings[-1].startswith(
+    (warning,) = judge(replace(outputs, target=replace(outputs.target, logits=logits)))["warnings"]
+    assert warning.startswith(
         "adaptation seems to hurt: the target's predictions have collapsed into 1 of 4 classes"
     )
 
@@ -123,10 +119,7 @@ def test_a_target_with_few_classes_has_not_collapsed() -> None:
 def test_in_the_result_and_the_report(folders: tuple[Path, Path], tmp_path: Path) -> None:
     cache = str(tmp_path / "cache")
     settings: dict[str, Any] = SETTINGS | {"epochs": 1, "cache_dir": cache, "report": True}
-    run = dial.adapt(*folders, out=tmp_path / "run", holdout=0.95, **settings)
-    interval = run.result["estimated_interval"]
-    assert (interval is None) == ("no_estimate" in run.result)
-    run = dial.adapt(*folders, out=tmp_path / "small", **settings)
+    run = dial.adapt(*folders, out=tmp_path / "run", **settings)
     assert run.result["estimated_accuracy"] is None
     page = (run.folder / "report.html").read_text()
-    assert "There is no estimate of the accuracy without labels: the source is too small" in page
+    assert "no estimate of the accuracy without labels: a network trained from scratch" in page

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 
 import dial
 from dial import DialError
 from dial.selection import outputs
 
-from ..conftest import CLASSES, SETTINGS, move_into_shuffled_folders
+from ..conftest import CLASSES, SETTINGS
 from ..oracles import network_input
 
 
@@ -51,24 +50,6 @@ def test_of_both_domains_by_their_predictors(
 def _same_rows(ours: np.ndarray, theirs: np.ndarray) -> None:
     ours, theirs = (rows[np.argsort(rows[:, 0])] for rows in (ours, theirs))
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
-
-
-def test_shuffled_or_missing_target_labels_leave_the_file_as_it_is(
-    folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
-) -> None:
-    moved = move_into_shuffled_folders(folders[1], tmp_path / "moved")
-    found = [
-        dial.adapt(folders[0], target, out=tmp_path / f"run{i}", unlabelled=bare, **settings)
-        for i, (target, bare) in enumerate([(folders[1], False), (moved, False), (moved, True)])
-    ]
-    first, *others = [(run.folder / outputs.NAME).read_bytes() for run in found]
-    assert others == [first, first]
-    with safe_open(found[0].folder / outputs.NAME, framework="numpy") as file:
-        names = list(file.keys())
-    assert sorted(name for name in names if "labels" in name) == [
-        "held_out.labels",
-        "training.labels",
-    ]
 
 
 def test_a_run_without_them_is_the_same(

@@ -1,44 +1,34 @@
 """A setting chosen without labels: the same however it is interrupted, shared or mislabelled."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import dial
 from dial import DialError
-from dial.reporting import record
 from dial.selection import outputs, tuning, validators
 from dial.selection.outputs import Outputs
 from dial.training import engine, grid
 from dial.training.settings import Settings
 
+from ..commands import Command
 from ..conftest import (
     CLASSES,
     SETTINGS,
-    kill_again_and_again,
     move_into_shuffled_folders,
     picture,
 )
 from ..test_cli import run as run_command
 
 GRID = (0.0, 0.1, 1.0)
-# The command with a small grid, and without pictures for a report, which take most of the time.
-COMMAND = (
-    "import dial.selection.tuning, dial.reporting.record\n"
-    f"dial.selection.tuning.GRID = {GRID}\n"
-    "dial.reporting.record.record = None\n"
-    "from dial.cli import main; main()"
-)
+# A small grid, and no pictures for a report, which take most of the time.
+CHANGES = {"dial.selection.tuning.GRID": GRID, "dial.reporting.record.record": None}
 
 
 @pytest.fixture(scope="module")
@@ -62,22 +52,15 @@ def settings(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(tuning, "GRID", GRID)
-    with monkeypatch.context() as patch:
-        patch.setattr(record, "record", None)
-        yield
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CHANGES.items():
+        monkeypatch.setattr(name, value)
 
 
-def start(domains: tuple[Path, Path], settings: dict[str, Any]) -> "subprocess.Popen[str]":
+def start(domains: tuple[Path, Path], settings: dict[str, Any]) -> Command:
     settings = {k: v for k, v in settings.items() if k not in ("quiet", "report")}
     options = [f"--{k.replace('_', '-')}={v}" for k, v in settings.items()]
-    return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "adapt", *map(str, domains), *options, "--resume"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    return Command("adapt", *domains, *options, "--resume", changes=CHANGES)
 
 
 def told(run: dial.Run) -> Any:
@@ -103,8 +86,10 @@ def test_the_chosen_trial_is_the_run_as_if_its_value_had_been_given(
     rows = run.result["trials"]
     assert [row["entropy"] for row in rows] == list(GRID)
     kept = [row for row in rows if row["outcome"] != "worse on the source"]
-    best = max(kept, key=lambda row: row["score"])
-    assert best["entropy"] == chosen["entropy"]
+    (best,) = [row for row in kept if row["entropy"] == chosen["entropy"]]
+    higher = [row for row in kept if row["score"] > best["score"]]
+    assert all(row["entropy"] > best["entropy"] for row in higher)  # equally good, and larger
+    assert {row["outcome"] for row in higher} <= {"not clearly better"}
     right = {
         row["entropy"]: _right_of_source(run, row["entropy"])
         for row in rows
@@ -150,6 +135,7 @@ def test_a_trial_that_lost_the_source_is_set_aside(
     rows = dial.adapt(*drawings, **settings).result["trials"]
     first, second, _ = sorted(rows, key=lambda row: -row["score"])
     assert [row["outcome"] for row in (first, second)] == ["chosen", "finished"]
+    assert first["entropy"] == max(row["entropy"] for row in rows)  # and clearly better
     sound = {row["entropy"]: row is not first for row in rows}
     monkeypatch.setattr(tuning, "_keeping_the_source", lambda _: sound)
     run = dial.adapt(*drawings, **settings | {"out": settings["out"].parent / "other"})
@@ -159,6 +145,24 @@ def test_a_trial_that_lost_the_source_is_set_aside(
     assert outcomes[second["entropy"]] == "chosen"
 
 
+def test_of_trials_that_are_equally_good_the_smallest_value_is_taken(
+    drawings: tuple[Path, Path], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Doubt(validators.Validator):
+        def score(self, outputs: Outputs) -> float:
+            return -validators.score(validators.DEFAULT, outputs)
+
+    monkeypatch.setattr(validators, "as_good_as_the_best", lambda scores, _: [True] * len(scores))
+    settings |= {"epochs": 1, "holdout": 0.0}  # all keep the source
+    run = dial.adapt(*drawings, **settings, validator=Doubt())
+    smallest, *others = run.result["trials"]
+    assert smallest["outcome"] == "chosen"
+    assert any(row["score"] > smallest["score"] for row in others)
+    for row in others:
+        better = row["score"] > smallest["score"]
+        assert row["outcome"] == ("not clearly better" if better else "finished")
+
+
 def _right_of_source(run: dial.Run, value: float) -> int:
     seen = outputs.load(run.folder / "trials" / f"entropy-{value:g}").held_out
     assert seen is not None
@@ -166,14 +170,18 @@ def _right_of_source(run: dial.Run, value: float) -> int:
     return sum(row.index(max(row)) == label for row, label in pairs)
 
 
-def test_killed_at_any_moment_and_resumed_it_chooses_the_same(
-    drawings: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
+def test_what_was_left_unfinished_in_a_trial_is_not_copied(
+    drawings: tuple[Path, Path], settings: dict[str, Any]
 ) -> None:
-    whole = dial.adapt(*drawings, **settings | {"out": tmp_path / "whole"})
-    begun = settings["out"] / "trials" / "search.json"
-    again = partial(start, drawings, settings)
-    assert kill_again_and_again(again, begun=begun, kills=4, longest=3.5) >= 2
-    assert told(dial.adapt(*drawings, **settings, resume=True)) == told(whole)
+    settings |= {"epochs": 1}
+    stop = patch.object(tuning, "_install", side_effect=KeyboardInterrupt)
+    with stop, pytest.raises(engine.Interrupted):
+        dial.adapt(*drawings, **settings)
+    for trial in (settings["out"] / "trials").glob("entropy-*/"):
+        (trial / ".last.ckpt-abcdefgh").touch()
+    dial.adapt(*drawings, **settings, resume=True)
+    assert [*(settings["out"] / "trials").glob("entropy-*/.*")]
+    assert not [*settings["out"].glob(".*")]
 
 
 def test_two_processes_share_the_trials(
@@ -181,7 +189,7 @@ def test_two_processes_share_the_trials(
 ) -> None:
     settings |= {"epochs": 1}  # nothing is stopped early, so that order does not matter
     processes = [start(drawings, settings) for _ in range(2)]
-    shown = [process.communicate(timeout=200)[1] for process in processes]
+    shown = [process.communicate()[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], shown
     begun = [line for text in shown for line in text.splitlines() if line.startswith("trial ")]
     assert len(begun) == len(set(begun)) == len(GRID)
@@ -197,7 +205,7 @@ def test_asked_to_stop_it_says_how_to_go_on(
     while process.poll() is None and not [*trials.glob("*/last.ckpt")]:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, shown = process.communicate(timeout=60)
+    _, shown = process.communicate()
     assert process.returncode == 130, shown
     assert "resume with the same command and --resume" in shown
     assert "Traceback" not in shown
@@ -265,7 +273,10 @@ def test_other_settings_can_be_tuned(drawings: tuple[Path, Path], settings: dict
     ("changes", "message"),
     [
         ({"validator": "magic"}, r"one of the validators .*, got 'magic'"),
-        ({"tune": "magic", "entropy": 0.1}, r"the method dial to tune \(entropy, warmup, spars"),
+        (
+            {"tune": "magic", "entropy": 0.1},
+            r"the method dial to tune \(entropy, warmup, delay, spars",
+        ),
         ({"tune": "sparsity"}, "got entropy, sparsity; fix: tune one of those"),
         ({"method": "source_only"}, "settings of the method source_only"),
         (

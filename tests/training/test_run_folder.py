@@ -30,7 +30,8 @@ def test_config_is_complete_and_resolved(folders: Folders, settings: dict[str, A
     assert stored["align_logits"] is False
     assert stored["frozen"] == []
     assert stored["options"] == {
-        "start": "random", "reference": "normal", "entropy": 0.3, "warmup": 0.5, "sparsity": 0.0,
+        "start": "random", "reference": "normal", "entropy": 0.3, "warmup": 0.25, "delay": 0.25,
+        "sparsity": 0.0,
         "passes": "auto", "centroids": False, "criterion": "entropy", "pseudo_labels": 0.0,
         "refits": 0, "affine": "shared", "head": False,
     }  # fmt: skip

@@ -66,6 +66,7 @@ class Machine:
         self.script = folder.with_name("command.py")
         self.script.write_text(SCRIPT)
         self.written = folder.with_name("written.txt")
+        self.seconds = 0.0  # that the first run took: how busy this machine is
 
     @contextmanager
     def start(self, *words: str, torchrun: tuple[str, ...], **env: str) -> Iterator[Any]:
@@ -85,8 +86,10 @@ class Machine:
             process.wait()
 
     def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        started = time.monotonic()
         with self.start(*words, torchrun=("--nproc-per-node=2",), **env) as process:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate()
+            self.seconds = self.seconds or time.monotonic() - started
             return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
@@ -150,7 +153,9 @@ def test_killed_on_one_machine_and_resumed_on_two_it_ends_as_an_undisturbed_run_
         started = time.monotonic()
         killed = machine.run(*words, KILL=kill)
         assert killed.returncode != 0
-        assert time.monotonic() - started < 100  # most of it are imports on a busy machine
+        assert (
+            time.monotonic() - started < 60 + 3 * machine.seconds
+        )  # it does not wait for the dead
         assert killed.stderr.count("dial: error: ") == 1, killed.stderr
         assert "wanted all 2 processes that torchrun started, got one that is gone" in killed.stderr
         assert "dial: stopped" not in killed.stderr
@@ -163,7 +168,7 @@ def test_killed_on_one_machine_and_resumed_on_two_it_ends_as_an_undisturbed_run_
         machine.start(*words, torchrun=(*nodes, "--node-rank=0")) as first,
         other.start(*words, torchrun=(*nodes, "--node-rank=1")) as second,
     ):
-        told = [process.communicate(timeout=200)[1] for process in (first, second)]
+        told = [process.communicate()[1] for process in (first, second)]
         assert (first.returncode, second.returncode) == (0, 0), told
     assert [path.name for path in other.folder.iterdir()] == ["cache"]
     again, weights = (

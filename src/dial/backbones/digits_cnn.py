@@ -34,6 +34,7 @@ def create(*, num_classes: int, weights: str | Path) -> Backbone:
         classifier="classifier",
         image_size=28,
         crop_ratio=0.875,  # random crops, as for photographs
+        distort=0.1,  # that of French et al. 2018 for digits
         mean=(0.0,),  # so a digit's background is 0, like the convolutions' padding
         std=(1.0,),
         append_after=("classifier",),

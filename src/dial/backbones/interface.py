@@ -42,6 +42,8 @@ class Backbone:
     std: tuple[float, ...]
     crop_ratio: float = 0.875
     """The side of the crop over the shorter side of the resized image, when evaluating."""
+    distort: float = 0.0
+    """How far training images are stretched, turned and sheared at random; see `Preprocessing`."""
     append_after: tuple[str, ...] = ()
     """Layers that `convert` appends a DA-layer to."""
     insert_before: tuple[str, ...] = ()

@@ -153,7 +153,7 @@ _DISTRIBUTIONS = (  # every reference; all but Anchored, which is BN in a networ
     _dial("dial_generalized", "DIAL generalized normal", reference="generalized"),
     _dial("dial_whitened", "DIAL whitened, groups of 4", reference="whitened:4"),
     _dial("dial_per_domain", "DIAL BN, affine per domain", reference="normal", affine="per-domain"),
-    replace(_METHODS["autodial"], label="AutoDIAL", inherits=("entropy", "warmup")),
+    replace(_METHODS["autodial"], label="AutoDIAL", inherits=("entropy", "delay", "warmup")),
 )
 _BATCH, _PROBE = {"statistics": "batch"}, {"start": "probe"}
 _PRETRAINED = (
@@ -171,7 +171,7 @@ _SOURCE_ONLY = (
 def _ablation(*variants: Row) -> tuple[Row, ...]:
     """Variants of DIAL with the entropy and without it, and the network without DA-layers."""
     # The loss is the same with DA-layers and without.
-    entropy_only = replace(_METHODS["entropy_only"], inherits=("entropy", "warmup"))
+    entropy_only = replace(_METHODS["entropy_only"], inherits=("entropy", "delay", "warmup"))
     without = (
         replace(row, name=f"{row.name}_no_entropy", options={**row.options, "entropy": 0.0})
         for row in variants

@@ -4,15 +4,24 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from dial import files
 from dial.benchmarking.benchmarks import Benchmark
 from dial.errors import DialError
+from dial.files.records import read_json
 from dial.training.settings import preset_for
 
 OPTIONS = ("backbone", "weights", "image_size", "epochs", "steps", "batch_size", "lr")
 """Settings that `dial bench` has options for."""
+
+
+class Record(TypedDict):
+    """What benchmark.json holds."""
+
+    benchmark: str
+    preset: str
+    settings: dict[str, Any]
 
 
 def write(out: Path, benchmark: Benchmark, *, preset: str, settings: Mapping[str, Any]) -> None:
@@ -28,9 +37,9 @@ def read(out: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        record = json.loads(path.read_text())
-        return {key: record[key] for key in ("benchmark", "preset", "settings")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        record: dict[str, Any] = read_json(path, Record)
+        return record
+    except (OSError, ValueError) as error:
         fix = "remove it, and run the benchmark again with the command that began it"
         raise damaged(f"the record of a benchmark in {path}", error, fix=fix) from error
 
@@ -45,7 +54,9 @@ def check(out: Path, benchmark: Benchmark) -> None:
     """Refuse a folder that belongs to another benchmark."""
     record, older = read(out), out / "runs" / "benchmark.txt"  # begun before there was a record
     if record or older.exists():
-        check_name(out, benchmark, record["benchmark"] if record else older.read_text())
+        check_name(
+            out, benchmark, record["benchmark"] if record else older.read_text(errors="replace")
+        )
 
 
 def check_name(out: Path, benchmark: Benchmark, name: str) -> None:

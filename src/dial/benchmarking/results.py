@@ -3,21 +3,41 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from dial import files
 from dial.benchmarking import record
 from dial.benchmarking.benchmarks import Benchmark, Row, Task
 from dial.deployment.runs import read_records
 from dial.errors import DialError
+from dial.files.records import parse_json
 from dial.training import run_folder
+from dial.training.run_files import StoredSettings
 
 Result = dict[str, Any]
 
-_KEYS = (
-    *("benchmark", "task", "row", "seed", "source", "target", "accuracy", "seconds"),
-    *("method", "backbone", "reference", "epochs", "steps", "settings"),
-)
+
+class Cell(TypedDict):
+    """What a line of results.jsonl has at least."""
+
+    benchmark: str
+    task: str
+    row: str
+    seed: int
+    source: str
+    target: str
+    accuracy: float | None
+    seconds: float
+    method: str
+    backbone: str
+    reference: str | None
+    epochs: int
+    steps: int
+    settings: StoredSettings
+    targets: NotRequired[dict[str, float | None]]
+
+
+_KEYS = tuple(name for name in Cell.__annotations__ if name != "targets")
 
 
 def gather(out: Path, benchmark: Benchmark) -> list[Result]:
@@ -44,7 +64,7 @@ def _read_run(folder: Path, benchmark: Benchmark, task: Task, row: Row) -> Resul
         result = run | cell | values
         several = {name: each["target_accuracy"] for name, each in run.get("targets", {}).items()}
         return {key: result[key] for key in _KEYS} | ({"targets": several} if several else {})
-    except (KeyError, TypeError) as error:
+    except KeyError as error:
         wanted, fix = f"a sound run in {folder}", "remove that folder, and run the benchmark again"
         name = "result.json or config.json"
         raise record.damaged(wanted, error, fix=fix, name=name) from error
@@ -56,9 +76,9 @@ def read(out: Path, benchmark: Benchmark) -> list[Result]:
     if not path.exists():
         return []
     try:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        results: list[Result] = [line | {key: line[key] for key in _KEYS} for line in lines]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        lines = path.read_bytes().splitlines()
+        results: list[Result] = [parse_json(line, Cell) for line in lines]
+    except (OSError, ValueError) as error:
         fix = "replace it by a sound copy; if removed, it is rebuilt from the runs beside it"
         raise record.damaged(f"the results of a benchmark in {path}", error, fix=fix) from error
     for result in results:

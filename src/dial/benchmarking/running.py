@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dial import backbones
+from dial import backbones, files
 from dial import methods as adaptation_methods
 from dial.benchmarking import benchmarks, record, rendering
 from dial.benchmarking.benchmarks import Benchmark
@@ -23,6 +23,7 @@ from dial.data.domain import as_source
 from dial.errors import DialError
 from dial.pipeline import adapt
 from dial.training import grid
+from dial.training.cluster import Cluster, connected
 from dial.training.engine import Interrupted
 from dial.training.launch import Execution, launch
 
@@ -48,6 +49,7 @@ def bench(
     shard: str | None = None,
     tables_only: bool = False,
     quiet: bool = False,
+    ray: str | None = None,
     execution: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Outcome:
@@ -64,6 +66,8 @@ def bench(
         shard: `i/n`, to run the i-th of n shares of the cells.
         tables_only: run nothing, and write the tables of the finished cells.
         quiet: show no progress.
+        ray: the Ray cluster that runs the cells: `auto`, `local` or `HOST:PORT`; by default this
+            process runs one after the other.
         execution: `device`, `workers`, `cache_dir`, ... of `dial.adapt`.
         settings: fields of `Settings` in place of the preset's.
 
@@ -89,13 +93,18 @@ def bench(
     missing, failed = [cell for cell in share if not grid.has_result(cell)], dict[str, str]()
     for cell in share:
         if cell not in missing:
-            _drop_checkpoint(cell)
+            _tidy(cell)
     if missing:
         more = (execution or {}) | {"data": data}
-        costs = _open(missing, more)
-        record.write(folder, benchmark, preset=cells[0].preset, settings=cells[0].overrides)
-        with GridProgress(costs, done=len(share) - len(missing), quiet=quiet) as progress:
-            failed = _run(missing, more, publish=partial(publish, page=False), progress=progress)
+        costs = _open(missing, more, here=ray is None)
+        with connected(ray, device=more.get("device") or "auto") as cluster:
+            if cluster is not None:
+                cluster.require_shared(folder, *([Path(data)] if data else []))
+            record.write(folder, benchmark, preset=cells[0].preset, settings=cells[0].overrides)
+            done, at_once = len(share) - len(missing), cluster.at_once if cluster else 1
+            with GridProgress(costs, done=done, quiet=quiet, at_once=at_once) as progress:
+                run = partial(_run, missing, more, cluster=cluster, progress=progress)
+                failed = run(publish=partial(publish, page=False))
     return replace(publish(page=True), failed=failed)
 
 
@@ -113,16 +122,16 @@ def _publish(
 
 
 def _run(
-    cells: list[Cell], more: dict[str, Any], *, publish: Callable[[], Any], progress: GridProgress
+    cells: list[Cell],
+    more: dict[str, Any],
+    *,
+    publish: Callable[[], Any],
+    progress: GridProgress,
+    cluster: Cluster | None,
 ) -> dict[str, str]:
     """Run the cells that no other process runs; returns why those failed that did."""
-
-    def run(cell: Cell) -> tuple[float, float]:
-        progress.begin(cell.title)
-        started = time.perf_counter()
-        accuracy = _train(cell, more)
-        _drop_checkpoint(cell)
-        return accuracy, time.perf_counter() - started
+    if cluster is not None:
+        progress.say(f"{len(cells)} cells on Ray, up to {cluster.at_once} at once")
 
     def report(outcome: grid.Outcome[Cell]) -> None:
         title = outcome.cell.title
@@ -135,8 +144,24 @@ def _run(
             show(title, outcome.reason)
 
     with _terminable():
-        outcomes = grid.run_grid(cells, run, wait=False, keep_going=True, report=report)
+        outcomes = grid.run_grid(
+            cells,
+            partial(_run_cell, more=more),
+            wait=False,
+            keep_going=True,
+            begin=lambda cell: progress.begin(cell.title),
+            report=report,
+            cluster=cluster,
+        )
     return {o.cell.title: o.reason for o in outcomes if o.status == "failed"}
+
+
+def _run_cell(cell: Cell, *, more: dict[str, Any]) -> tuple[float, float]:
+    """Run a cell, or resume it; returns its accuracy and how many seconds it took here."""
+    started = time.perf_counter()
+    accuracy = _train(cell, more)
+    _tidy(cell)
+    return accuracy, time.perf_counter() - started
 
 
 def _train(cell: Cell, more: dict[str, Any]) -> float:
@@ -155,24 +180,28 @@ def _train(cell: Cell, more: dict[str, Any]) -> float:
     return float(run.result["target_accuracy"])
 
 
-def _drop_checkpoint(cell: Cell) -> None:
-    """A finished cell is never resumed, and its checkpoint is several times its model."""
+def _tidy(cell: Cell) -> None:
+    """Remove what a finished cell does not need: a checkpoint is several times its model."""
+    files.remove_leftovers(cell.folder)
     (cell.folder / "last.ckpt").unlink(missing_ok=True)
 
 
-def _open(cells: Sequence[Cell], more: dict[str, Any]) -> list[float]:
+def _open(cells: Sequence[Cell], more: dict[str, Any], *, here: bool) -> dict[str, float]:
     """Open what the cells need, so that what would fail them all raises once and at the start.
 
-    Returns the cost of each cell: images in training, and a third of those that only pass.
+    `here` is whether this machine's device runs them. Returns the cost of each cell by title:
+    images in training, and a third of those that only pass.
     """
     execution = {key: value for key, value in more.items() if value is not None and key != "data"}
-    launch(lambda _: None, execution=replace(Execution(**execution), devices=1))
+    alone = replace(Execution(**execution), devices=1)
+    if here:
+        launch(lambda _: None, execution=alone)
     names = dict.fromkeys(name for cell in cells for name in cell.task.domains)
     domains = {name: open_domain(name, data=more["data"]) for name in names}
     settings = cells[0].settings()
     classes = as_source(domains[cells[0].task.sources[0]]).labels.classes
     backbones.create(settings.backbone, num_classes=len(classes), weights=settings.weights)
-    costs = []
+    costs = {}
     for cell in cells:
         sides = cell.task.sources, cell.task.targets
         source, target = (sum(len(domains[name].images) for name in side) for side in sides)
@@ -182,7 +211,7 @@ def _open(cells: Sequence[Cell], more: dict[str, Any]) -> list[float]:
         steps = settings.total_steps(max(1, source // sizes.source)) if kind.trains else 0
         passes = 2 * (source + target)  # before and after training
         trained = sizes.source + len(cell.task.targets) * sizes.target
-        costs.append(steps * trained + passes / 3)
+        costs[cell.title] = steps * trained + passes / 3
     return costs
 
 

@@ -17,6 +17,7 @@ from dial.errors import DialError
 
 _SHUFFLE, _AUGMENT = 0, 1
 _LABELLED = 1000  # of the seed sequence: the number of the stream of labelled target images
+_IN_BLOCKS = "in_blocks"  # of the state: which domains are read block by block
 _MIN_PER_DOMAIN = 2  # one image has no variance
 
 
@@ -103,7 +104,7 @@ class _Stream:
         random = np.random.default_rng((*self.seed, _AUGMENT, number))
         choices = Augmentation.draw(self.preprocessing, self.count, random=random).take(part)
         places = self._places(number * self.count)[part]
-        pixels = self.pixels.read(self.pixels.order[places])
+        pixels = self.pixels.stream(self.pixels.order[places])
         return augment(pixels, choices, preprocessing=self.preprocessing), places
 
     def _places(self, start: int) -> Rows:
@@ -116,7 +117,10 @@ class _Stream:
 
     def _shuffle(self, number: int) -> Rows:
         random = np.random.default_rng((*self.seed, _SHUFFLE, number))
-        return random.permutation(len(self.pixels))
+        blocks = self.pixels.blocks
+        if blocks is None or not blocks.are_many:
+            return random.permutation(len(self.pixels))
+        return blocks.take(self.pixels.order).shuffle(random)
 
 
 class Batches:
@@ -167,6 +171,9 @@ class Batches:
         self._identity = {"seed": seed, "batch_size": counts + none, "images": lengths}
         if labelled is not None:
             self._identity |= {"labelled": len(labelled[0])}
+        in_blocks = [pixels.blocks is not None and pixels.blocks.are_many for pixels in domains]
+        if any(in_blocks):
+            self._identity |= {_IN_BLOCKS: in_blocks}
         passed = (images["source"], self.batch_size.source) if sources else (lengths[0], counts[0])
         self._per_epoch = max(1, passed[0] // passed[1])
         self._labels = [
@@ -234,12 +241,14 @@ class Batches:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue at the position of `state`, with the batches that follow there."""
-        expected = {name: state.get(name) for name in self._identity}
+        names = {*self._identity, *({_IN_BLOCKS} & state.keys())}
+        expected = {name: state.get(name) for name in sorted(names)}
         if expected != self._identity:
             raise DialError(
                 wanted=f"the data and the batches that the run began with ({expected})",
                 got=str(self._identity),
-                fix="resume with the same images, --batch-size and --seed, or start a new run",
+                fix="resume with the same images, --batch-size and --seed, with or without a cache "
+                "as before, or start a new run",
             )
         self.epoch, self.step = state["epoch"], state["step"]
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageFile, UnidentifiedImageError
 
+from dial.allocator import give_back
 from dial.console import track
 from dial.errors import DialError
 
@@ -52,7 +53,9 @@ _SPARE = 1.5
 _LARGEST_16_BIT = 65535
 _CHUNK = 32  # images per thread in one round of `read_images`
 _MOST_LISTED = 200
-_filters = threading.RLock()
+_LARGE = 2**24  # pixels; images above that are decoded one at a time, whatever the threads
+_BAND = 2**20  # pixels of a part of an image
+_filters, _large = threading.RLock(), threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,27 @@ class Member:
         return data
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A file that was read already; `size` is what it should have."""
+
+    data: bytes
+    size: int
+    suffix: str
+
+    def read(self) -> bytes:
+        """Returns the file's content."""
+        if len(self.data) < self.size:
+            raise _BadFileError("cut off: its archive has become shorter")
+        return self.data
+
+
 class Files(Protocol):
     """Files by their rows."""
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, row: int, /) -> Path | Member: ...
+    def __getitem__(self, row: int, /) -> Path | Member | Content: ...
 
 
 class _BadFileError(Exception):
@@ -116,7 +134,9 @@ def strict_pillow() -> Iterator[None]:
         yield
 
 
-def read_image(path: Path | Member, *, resize: int, channels: int = 3) -> GoodImage | BadImage:
+def read_image(
+    path: Path | Member | Content, *, resize: int, channels: int = 3
+) -> GoodImage | BadImage:
     """Decode a file to `(resize, resize, channels)` uint8. Returns a `BadImage` on any failure.
 
     The image is squeezed into the square, as in the paper. Alpha is composited on white, 16 bits
@@ -127,9 +147,10 @@ def read_image(path: Path | Member, *, resize: int, channels: int = 3) -> GoodIm
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             width, height = image.size
             image.draft("RGB", (round(resize * _SPARE), round(resize * _SPARE)))
-            image.load()
-            orientation = _orientation(image)  # after loading, which rotates a TIFF by itself
-            pixels = _square(image, orientation, resize=resize, channels=channels)
+            with _one_if_large(image):
+                image.load()
+                orientation = _orientation(image)  # after loading, which rotates a TIFF by itself
+                pixels = _square(image, orientation, resize=resize, channels=channels)
     except Exception as error:  # noqa: BLE001 - decoders raise all kinds of errors on broken files
         return BadImage(_reason(error, path))
     if orientation in _SWAPS_SIDES:
@@ -140,15 +161,20 @@ def read_image(path: Path | Member, *, resize: int, channels: int = 3) -> GoodIm
 def read_picture(path: Path | Member, *, longest: int) -> Image.Image | BadImage:
     """Decode a file to look at: upright, in its proportions, no side above `longest` pixels.
 
+    It has no metadata of the file's.
+
     Otherwise as `read_image`.
     """
     try:
         with Image.open(io.BytesIO(_read_file(path)), formats=_FORMATS) as image:
             image.draft("RGB", (longest, longest))
-            image.load()
-            orientation = _orientation(image)
-            picture = _to_rgb(image).copy()
-        picture.thumbnail((longest, longest), Image.Resampling.LANCZOS)
+            with _one_if_large(image):
+                image.load()
+                orientation = _orientation(image)
+                found = _to_rgb(image)
+                picture = found.copy() if found is image else found
+                picture.info = {}  # comments, places and profiles stay with the file
+                picture.thumbnail((longest, longest), Image.Resampling.LANCZOS)
     except Exception as error:  # noqa: BLE001 - decoders raise all kinds of errors on broken files
         return BadImage(_reason(error, path))
     return picture.transpose(_ROTATIONS[orientation]) if orientation in _ROTATIONS else picture
@@ -221,8 +247,8 @@ def list_bad(bad: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _read_file(path: Path | Member) -> bytes:
-    if isinstance(path, Member):
+def _read_file(path: Path | Member | Content) -> bytes:
+    if isinstance(path, Member | Content):
         data = path.read()
     elif stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
         data = path.read_bytes()
@@ -231,6 +257,18 @@ def _read_file(path: Path | Member) -> bytes:
     if not data:
         raise _BadFileError("empty (zero bytes)")
     return data
+
+
+@contextmanager
+def _one_if_large(image: Image.Image) -> Iterator[None]:
+    """Let a large image wait for others, and have no memory left once it is over."""
+    if image.width * image.height <= _LARGE:
+        yield
+        return
+    with _large:
+        yield
+        image.close()
+        give_back()
 
 
 def _orientation(image: ImageFile.ImageFile) -> int:
@@ -251,28 +289,44 @@ def _square(image: Image.Image, orientation: int, *, resize: int, channels: int)
 
 def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith(("I", "F")):
-        image = Image.fromarray(_to_8_bits(np.asarray(image)))
+        image = _to_8_bits(image)
     if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image).convert("RGB")
+        return _on_white(image)
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _to_8_bits(values: npt.NDArray[np.generic]) -> Bytes:
+def _bands(image: Image.Image) -> Iterator[tuple[tuple[int, int], Image.Image]]:
+    """Yields an image in parts of some rows, each with its place in the image."""
+    rows = max(1, _BAND // image.width)
+    for top in range(0, image.height, rows):
+        yield (0, top), image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    out = Image.new("RGB", image.size)
+    for place, part in _bands(image):
+        white = Image.new("RGBA", part.size, "white")
+        out.paste(Image.alpha_composite(white, part.convert("RGBA")).convert("RGB"), place)
+    return out
+
+
+def _to_8_bits(image: Image.Image) -> Image.Image:
     """Integers as 16 bits, 0..65535; floats as 0..1, 0..255 or 0..65535, whichever holds them."""
-    x = values.astype(np.float64)
-    low, high = x.min(), x.max()
+    arrays = (np.asarray(part) for _, part in _bands(image))
+    ends = [(values.min(), values.max()) for values in arrays]
+    low, high = np.min(ends), np.max(ends)
     if not (low >= 0 and high <= _LARGEST_16_BIT):  # NaN too
         raise _BadFileError(f"values {low:g}..{high:g} are outside 0..65535")
-    if np.issubdtype(values.dtype, np.integer) or high > 255:  # noqa: PLR2004 - 8 bits
-        x = x / 257
-    elif high <= 1:
-        x = x * 255
-    return np.rint(x).astype(np.uint8)
+    is_16_bit = not image.mode.startswith("F") or high > 255  # noqa: PLR2004 - 8 bits
+    out = Image.new("L", image.size)
+    for place, part in _bands(image):
+        x = np.asarray(part).astype(np.float64)
+        x = x / 257 if is_16_bit else x * 255 if high <= 1 else x
+        out.paste(Image.fromarray(np.rint(x).astype(np.uint8)), place)
+    return out
 
 
-def _reason(error: Exception, path: Path | Member) -> str:
+def _reason(error: Exception, path: Path | Member | Content) -> str:
     reason = f"broken: {error}" if str(error) else f"broken ({type(error).__name__})"
     match error:
         case _BadFileError():

@@ -18,6 +18,7 @@ from dial.console import track
 from dial.data.decode import BadImage, Bytes, GoodImage, digest, read_images
 from dial.data.hand_labels import HandLabels
 from dial.data.members import ImageMembers, stamp, unlike
+from dial.data.path_table import Lazy, PathTable
 from dial.errors import DialError
 from dial.files import printable
 
@@ -27,9 +28,12 @@ _RESERVED = ("trials", "last.ckpt", "report.html")  # of a run's folder, which t
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Images on disk, in the order in which results list them."""
+    """Images on disk, in the order in which results list them.
 
-    paths: tuple[Path, ...]
+    Their paths are a tuple, or the table that a list is read into: it may have millions.
+    """
+
+    paths: Sequence[Path]
     like_digits: ClassVar[bool] = False
     kind: ClassVar[str] = "files"
 
@@ -41,8 +45,10 @@ class ImageFiles:
         return self.paths[row]
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> Sequence[str]:
         """What predictions and messages call each image: its path."""
+        if isinstance(self.paths, PathTable):
+            return Lazy(len(self), lambda row: printable(self.paths[row]))
         return [printable(path) for path in self.paths]
 
     @property
@@ -57,17 +63,23 @@ class ImageFiles:
 
     def take(self, rows: Iterable[int]) -> "ImageFiles":
         """Returns the images of these rows."""
+        if isinstance(self.paths, PathTable):
+            return ImageFiles(self.paths.take(rows))
         return ImageFiles(tuple(self.paths[row] for row in rows))
 
     def join(self, others: Sequence["Images"]) -> "ImageFiles":
         """Returns these images and then the others', which must be files too."""
-        paths = [each.paths for each in others if isinstance(each, ImageFiles)]
-        if len(paths) < len(others):
+        parts = [self.paths, *(each.paths for each in others if isinstance(each, ImageFiles))]
+        if len(parts) <= len(others):
             raise unlike([self, *others])
-        return ImageFiles(self.paths + tuple(path for part in paths for path in part))
+        joined = itertools.chain(*parts)
+        is_long = any(isinstance(part, PathTable) for part in parts)
+        return ImageFiles(PathTable.of(joined) if is_long else tuple(joined))
 
     def distinct(self) -> "ImageFiles":
         """Returns each file once; a list may name one twice."""
+        if isinstance(self.paths, PathTable):
+            return ImageFiles(self.paths.distinct())
         return ImageFiles(tuple(dict.fromkeys(self.paths)))
 
     def stamps(self) -> Iterator[bytes]:
@@ -99,9 +111,9 @@ class ImageArray:
         return bool(channels == 1 and max(sides) <= _SIDE_OF_DIGITS)
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> Sequence[str]:
         """What predictions and messages call each image: the domain's name and the row."""
-        return [f"{self.name}/{row}" for row in range(len(self))]
+        return Lazy(len(self), lambda row: f"{self.name}/{row}")
 
     @property
     def identity(self) -> tuple[str | int, ...]:
@@ -152,8 +164,11 @@ Images = StoredImages | ImageArray
 
 
 def _hash(names: Iterable[str]) -> str:
-    text = "\n".join(names).encode("utf-8", "surrogateescape")
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
+    found = hashlib.blake2b(digest_size=16)
+    for number, name in enumerate(names):
+        text = f"\n{name}" if number else name
+        found.update(text.encode("utf-8", "surrogateescape"))
+    return found.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -245,6 +260,17 @@ Domains = tuple[Sequence[LabelledDomain], Sequence[Domain]]
 """All sources and all targets of a run."""
 
 
+def first_files(domains: Iterable[Domain]) -> list[Path]:
+    """Returns the first file of each domain that has files, to ask another machine for."""
+    paths = []
+    for images in (domain.images for domain in domains):
+        if isinstance(images, ImageFiles):
+            paths.append(images.paths[0])
+        elif isinstance(images, ImageMembers):
+            paths.append(images.shards[0])
+    return [path for path in paths if os.path.exists(path)]
+
+
 def as_source(domain: Domain) -> LabelledDomain:
     """Returns a domain as a source, which must have labels, of two classes or more."""
     if domain.labels is None:
@@ -269,7 +295,8 @@ def share_classes(sources: Sequence[LabelledDomain]) -> list[LabelledDomain]:
     """
     if len(sources) <= 1:
         return [*sources]
-    names = [domain.labels.classes[i] for domain in sources for i in domain.labels.indices]
+    present = [(domain.labels.classes, np.unique(domain.labels.indices)) for domain in sources]
+    names = [classes[i] for classes, indices in present for i in indices]
     classes = Labels.from_names(names).classes
     shared = []
     for domain in sources:

@@ -74,7 +74,11 @@ def stream_images(
     title: str = "reading images",
     quiet: bool = False,
 ) -> Iterator[NamedBatch]:
-    """Decode each image once, on the fly, without a cache; bad files are reported, not raised."""
+    """Decode each image once, on the fly, without a cache; bad files are reported, not raised.
+
+    A batch is of so many rows, and of fewer images where some are bad: so an image's batch follows
+    from its row, also where other processes read other rows.
+    """
     images, size, channels = images.distinct(), preprocessing.resize, preprocessing.channels
     names = images.names
     decoded = images.decode(resize=size, channels=channels, title=title, quiet=quiet)
@@ -87,7 +91,7 @@ def stream_images(
         else:
             good.append(names[row])
             pixels.append(image.pixels)
-        if len(good) == batch_size or row == len(names) - 1:
+        if (row + 1) % batch_size == 0 or row == len(names) - 1:
             batch = np.stack(pixels) if pixels else np.zeros((0, size, size, channels), np.uint8)
             yield NamedBatch(good, center(batch, preprocessing=preprocessing), bad)
             good, pixels, bad = [], [], {}

@@ -4,14 +4,18 @@ import csv
 import glob
 import os
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 from dial.data.decode import SUFFIXES, UNSUPPORTED_SUFFIXES
 from dial.data.domain import Domain, ImageFiles, Labels, abbreviate
 from dial.data.hand_labels import HandLabels, read_hand_labels
+from dial.data.path_table import PathTable
 from dial.errors import DialError
 from dial.files import printable
 
@@ -129,13 +133,13 @@ def read_folder(root: Path, *, name: str | None = None) -> Domain:
 def _base(root: Path) -> Path:
     try:
         content = [entry for entry in root.iterdir() if not is_litter(entry.name)]
+        inner = [entry for entry in content if entry.is_dir()]
     except OSError as error:
         raise DialError(
             wanted=f"a folder of images at {printable(root)}",
             got=error.strerror or str(error),
             fix="check the spelling and the permissions",
         ) from error
-    inner = [entry for entry in content if entry.is_dir()]
     loose = any(entry not in inner and is_image_name(entry) for entry in content)
     return inner[0] if len(inner) == 1 and inner[0].name == "images" and not loose else root
 
@@ -175,40 +179,64 @@ def read_list(file: Path, *, data: Path | None = None) -> Domain:
     folder, the one above it, or the current one, whichever holds the first image. Blank lines are
     skipped. A missing image is a bad file later.
     """
-    lines = _lines(file)
     roots = [data] if data else [file.parent, file.parent.parent, Path()]
-    table, by_hand = _table(lines, file), None
-    if table is not None:
-        lines, pairs, labelled, by_hand = table
-        root = next((root for root in roots if (root / pairs[0][0]).exists()), roots[0])
-    else:
-        root, labelled = _layout(lines[0][1], roots)
-        pairs = [_split(line) if labelled else (line, "") for _, line in lines]
+    first = next(_lines(file))[1]
+    if "path" in _columns(first):
+        return _read_table(file, roots)
+    root, labelled = _layout(first, roots)
+    numbers: dict[str, int] = {}  # of labels, in the order in which they come
+    which = array("q")
+
+    def paths() -> Iterator[str]:  # one after the other, for a list may have millions
+        for number, line in _lines(file):
+            path, label = _split(line) if labelled else (line, "")
+            if labelled:
+                _require_label(label, file, number, line)
+                which.append(numbers.setdefault(label, len(numbers)))
+            yield path
+
+    images = ImageFiles(PathTable.of(paths(), root))
+    if not labelled:
+        return Domain(printable(file), images)
+    distinct = Labels.from_names([*numbers])
+    indices = distinct.indices[np.array(which, dtype=np.int64)]
+    return Domain(printable(file), images, Labels(distinct.classes, indices))
+
+
+def _require_label(label: str, file: Path, number: int, line: str) -> None:
+    if not label:
+        raise DialError(
+            wanted=f"a path and a label on every line of {printable(file)}, as on its first",
+            got=f"line {number}: {line!r}",
+            fix="give every image a label, or none",
+        )
+
+
+def _columns(header: str) -> list[str]:
+    """Returns what a table's first line calls its columns."""
+    return [name.strip().lower() for name in next(csv.reader([header]))]
+
+
+def _read_table(file: Path, roots: list[Path]) -> Domain:
+    """Returns the images of a table with commas."""
+    lines, pairs, labelled, by_hand = _table([*_lines(file)], file)
+    root = next((root for root in roots if os.path.exists(root / pairs[0][0])), roots[0])
     for (number, line), (_, label) in zip(lines, pairs, strict=True):
-        if labelled and not label:
-            raise DialError(
-                wanted=f"a path and a label on every line of {printable(file)}, as on its first",
-                got=f"line {number}: {line!r}",
-                fix="give every image a label, or none",
-            )
-    images = ImageFiles(tuple(root / path for path, _ in pairs))
+        if labelled:
+            _require_label(label, file, number, line)
+    images = ImageFiles(PathTable.of((path for path, _ in pairs), root))
     labels = Labels.from_names([label for _, label in pairs]) if labelled else None
     return Domain(printable(file), images, labels, by_hand=by_hand)
 
 
 def _table(
     lines: list[tuple[int, str]], file: Path
-) -> tuple[list[tuple[int, str]], list[tuple[str, str]], bool, HandLabels | None] | None:
+) -> tuple[list[tuple[int, str]], list[tuple[str, str]], bool, HandLabels | None]:
     """Returns the lines of a table with their paths and labels, and whether it has labels.
 
     Last comes how they were given, if it was on a page of `dial label`.
-
-    None if the first line does not name a column `path`.
     """
-    header, *rows = csv.reader([line for _, line in lines])
-    columns = [name.strip().lower() for name in header]
-    if "path" not in columns:
-        return None
+    columns, rows = _columns(lines[0][1]), [*csv.reader([line for _, line in lines])][1:]
     numbers = [number for number, _ in lines[1:]]
     odd = [n for n, row in zip(numbers, rows, strict=False) if len(row) != len(columns)]
     if odd or not rows or len(rows) != len(numbers):
@@ -226,23 +254,26 @@ def _table(
     return kept, pairs, label is not None, by_hand
 
 
-def _lines(file: Path) -> list[tuple[int, str]]:
-    """Returns the lines that are not blank, with their numbers."""
+def _lines(file: Path) -> Iterator[tuple[int, str]]:
+    """Yields the lines that are not blank, with their numbers."""
     wanted = f"an image list in {printable(file)}: text with `path label` lines"
+    is_empty = True
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        with file.open(encoding="utf-8-sig") as text:
+            lines = (line for long in text for line in long.splitlines())
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    is_empty = False
+                    yield number, line.strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DialError(
             wanted=wanted,
             got=str(error) if isinstance(error, OSError) else "a file that is not UTF-8 text",
             fix="name a folder of images, an image, or a text file that lists images",
         ) from error
-    numbered = enumerate(text.splitlines(), start=1)
-    lines = [(number, line.strip()) for number, line in numbered if line.strip()]
-    if not lines:
+    if is_empty:
         fix = "write the path of an image and its label on every line"
         raise DialError(wanted=wanted, got="an empty file", fix=fix)
-    return lines
 
 
 def _layout(first: str, roots: list[Path]) -> tuple[Path, bool]:
@@ -253,9 +284,9 @@ def _layout(first: str, roots: list[Path]) -> tuple[Path, bool]:
     """
     path, label = _split(first)
     for root in roots:
-        if (root / first).exists():
+        if os.path.exists(root / first):  # answers False where Path raises
             return root, False
-        if label and (root / path).exists():
+        if label and os.path.exists(root / path):
             return root, True
     return roots[0], bool(label)
 

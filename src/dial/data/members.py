@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dial.data.decode import BadImage, GoodImage, Member, read_images
+from dial.data.path_table import Lazy
 from dial.errors import DialError
 from dial.files import printable
 
@@ -33,11 +34,10 @@ class ImageMembers:
         return len(self.keys)
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> Sequence[str]:
         """What predictions and messages call each image: the archive's path and its name there."""
-        shards = [printable(shard) for shard in self.shards]
-        pairs = zip(self.places[:, 0], self.keys, strict=True)
-        return [f"{shards[number]}/{key.decode()}" for number, key in pairs]
+        shards, numbers = [printable(shard) for shard in self.shards], self.places[:, 0]
+        return Lazy(len(self), lambda row: f"{shards[numbers[row]]}/{self.keys[row].decode()}")
 
     @property
     def identity(self) -> tuple[str | int, ...]:

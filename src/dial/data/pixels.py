@@ -1,14 +1,19 @@
 """The images of a domain as training reads them: rows of pixels, no names and no labels."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dial.data.decode import BadImage, Bytes, bad_files_error, digest
+from dial.data.blocks import BlockReader, Blocks, blocks_of
+from dial.data.decode import BadImage, Bytes, Files, bad_files_error, digest, read_images
 from dial.data.domain import StoredImages
+from dial.data.members import ImageMembers
 
 Rows = npt.NDArray[np.int64]
+Read = Callable[[Rows], Bytes]
 
 
 class Pixels(ABC):
@@ -16,11 +21,13 @@ class Pixels(ABC):
 
     Training shuffles `order`, not the rows: rows are sorted by path, and the folders in a path
     may be classes. So no label of a target, not even in a file's name, changes a batch. `digests`
-    are hashes of the images' content, `(N, 16)`, row by row.
+    are hashes of the images' content, `(N, 16)`, row by row. `blocks` say where images lie that
+    are better read in the order of their places on disk.
     """
 
     order: Rows
     digests: Bytes
+    blocks: Blocks | None = None
 
     def __len__(self) -> int:
         return len(self.order)
@@ -28,6 +35,10 @@ class Pixels(ABC):
     @abstractmethod
     def read(self, rows: Rows) -> Bytes:
         """Returns these images, `(n, side, side, channels)`."""
+
+    def stream(self, rows: Rows) -> Bytes:
+        """Returns the same, where the next calls are for images of the same blocks."""
+        return self.read(rows)
 
 
 class ArrayPixels(Pixels):
@@ -54,14 +65,29 @@ class FilePixels(Pixels):
 
     def read(self, rows: Rows) -> Bytes:
         """Returns these images, `(n, side, side, channels)`."""
-        images = self._images.take(rows)
+        return self._decode(self._images.take(rows), rows)
+
+    def _decode(self, files: Files, rows: Rows) -> Bytes:
         pixels: list[Bytes] = []
-        decoded = images.decode(resize=self._resize, channels=self._channels, title="", quiet=True)
-        for row, image in enumerate(decoded):
+        decoded = read_images(files, resize=self._resize, channels=self._channels, quiet=True)
+        for row, image in zip(rows.tolist(), decoded, strict=True):
             if isinstance(image, BadImage):  # it was good when the run began
-                raise bad_files_error({images.names[row]: image.reason}, total=len(images))
+                raise bad_files_error({self._images.names[row]: image.reason}, total=len(rows))
             pixels.append(image.pixels)
         return np.stack(pixels)
+
+
+class MemberPixels(FilePixels):
+    """Images in archives, decoded each time they are used; streams read block by block."""
+
+    def __init__(self, images: ImageMembers, **settings: Any) -> None:
+        super().__init__(images, **settings)
+        self.blocks = blocks_of(images)
+        self._reader = BlockReader(images, self.blocks)
+
+    def stream(self, rows: Rows) -> Bytes:
+        """Returns these images, `(n, side, side, channels)`; keeps what is read with them."""
+        return self._decode(self._reader.read(rows), rows)
 
 
 class SomePixels(Pixels):
@@ -72,10 +98,15 @@ class SomePixels(Pixels):
         places = np.empty(len(pixels), dtype=np.int64)
         places[pixels.order] = np.arange(len(pixels))
         self.digests, self.order = pixels.digests[rows], np.argsort(places[rows])
+        self.blocks = pixels.blocks.take(rows) if pixels.blocks else None
 
     def read(self, rows: Rows) -> Bytes:
         """Returns these images, `(n, side, side, channels)`."""
         return self._pixels.read(self._rows[rows])
+
+    def stream(self, rows: Rows) -> Bytes:
+        """Returns the same, block by block."""
+        return self._pixels.stream(self._rows[rows])
 
 
 class JoinedPixels(Pixels):
@@ -88,12 +119,21 @@ class JoinedPixels(Pixels):
         self._first, self._second = first, second
         self.digests = np.concatenate([first.digests, second.digests])
         self.order = np.concatenate([second.order + len(first), first.order])
+        if first.blocks and second.blocks:
+            self.blocks = first.blocks.join(second.blocks)
 
     def read(self, rows: Rows) -> Bytes:
         """Returns these images, `(n, side, side, channels)`."""
+        return self._gather(rows, self._first.read, self._second.read)
+
+    def stream(self, rows: Rows) -> Bytes:
+        """Returns the same, block by block."""
+        return self._gather(rows, self._first.stream, self._second.stream)
+
+    def _gather(self, rows: Rows, first: Read, second: Read) -> Bytes:
         start = len(self._first)
-        sets = [(self._first, rows < start, rows), (self._second, rows >= start, rows - start)]
-        parts = [(mine, pixels.read(places[mine])) for pixels, mine, places in sets if mine.any()]
+        sets = [(first, rows < start, rows), (second, rows >= start, rows - start)]
+        parts = [(mine, read(places[mine])) for read, mine, places in sets if mine.any()]
         joined = np.empty((len(rows), *parts[0][1].shape[1:]), np.uint8)
         for mine, part in parts:
             joined[mine] = part

@@ -2,22 +2,24 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from dial.data.cache import Entry, read_cached, survey
+from dial.data.cache import read_cached, survey
+from dial.data.cache_entries import parse_size
 from dial.data.decode import bad_files_error, count_bad, list_bad
 from dial.data.domain import Domain, ImageArray, Images, Labels, abbreviate
+from dial.data.members import ImageMembers
 from dial.data.pixels import (
     ArrayPixels,
     FilePixels,
     JoinedPixels,
+    MemberPixels,
     Pixels,
     Rows,
     SomePixels,
@@ -82,16 +84,18 @@ def prepare(
     channels: int = 3,
     skip_bad: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
+    cache_limit: str | int | None = None,
     use_cache: bool = True,
     quiet: bool = False,
 ) -> list[PreparedDomain]:
     """Read all images of all domains.
 
     A `DialError` names every bad file. With `skip_bad` they are left out instead, and a line on
-    standard error says so.
+    standard error says so. `cache_limit` is the size that the cache may have, like `10GB`.
     """
     folder = Path(cache_dir) if cache_dir is not None else None
-    read: Callable[..., Entry] = partial(read_cached, cache_dir=folder) if use_cache else survey
+    limit = None if cache_limit is None else parse_size(cache_limit)
+    sizes: dict[str, Any] = {"resize": resize, "channels": channels, "quiet": quiet}
     bad: dict[str, str] = {}
     prepared = []
     for domain in domains:
@@ -101,16 +105,22 @@ def prepare(
             array = images.resize(resize, channels=channels)
             pixels = ArrayPixels(array, digests=array_digests(array))
         else:
-            title = f"reading {domain.name}"
-            entry = read(images, resize=resize, channels=channels, title=title, quiet=quiet)
+            own = sizes | {"title": f"reading {domain.name}"}
+            if use_cache:
+                own |= {"cache_dir": folder, "cache_limit": limit, "domain": domain.name}
+            entry = read_cached(images, **own) if use_cache else survey(images, **own)
             names, rows = images.names, entry.good
             bad |= {names[row]: reason for row, reason in entry.bad.items()}
-            images, labels = images.take(rows), labels.take(rows) if labels else None
+            if entry.bad:
+                images, labels = images.take(rows), labels.take(rows) if labels else None
             if entry.pixels is not None:
                 pixels = ArrayPixels(entry.pixels, digests=entry.digests, rows=rows)
             else:
-                digests = entry.digests[rows]
-                pixels = FilePixels(images, digests=digests, resize=resize, channels=channels)
+                own = {"digests": entry.digests[rows], "resize": resize, "channels": channels}
+                if isinstance(images, ImageMembers):
+                    pixels = MemberPixels(images, **own)
+                else:
+                    pixels = FilePixels(images, **own)
         prepared.append(PreparedDomain(domain.name, images, pixels, labels))
     if bad:
         _report_bad(bad, prepared, total=sum(len(d.images) for d in domains), skip=skip_bad)

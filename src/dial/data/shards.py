@@ -3,7 +3,7 @@
 One pass over the headers finds every image by archive, offset and size. Nothing is unpacked.
 """
 
-import json
+import os
 import re
 import tarfile
 from collections import Counter
@@ -19,12 +19,15 @@ from dial.data.folders import is_litter
 from dial.data.members import ImageMembers
 from dial.errors import DialError
 from dial.files import printable
+from dial.files.records import parse_json
 
 _CLASSES = "classes.txt"
 _LABELS = (".cls", ".json")  # of two, the first counts
 _LONGEST_LABEL, _LONGEST_NAME, _SHOWN = 1 << 20, 1000, 80
 _ODD = re.compile("[\x00-\x1f\ud800-\udfff]")  # of names: control codes, bytes that are not UTF-8
 _BLOCK = 512
+# What tarfile trips over in headers that claim huge sizes, or that stand for each other in turn.
+_DAMAGED = (tarfile.TarError, ValueError, ArithmeticError, MemoryError, RecursionError)
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -61,14 +64,14 @@ def read_shards(shards: Sequence[Path], *, name: str, labelled: bool = True) -> 
             got=f"{abbreviate(map(printable, twice), 3)} twice",
             fix="correct the pattern",
         )
-    names: list[bytes] = []
+    names: list[np.ndarray[Any, np.dtype[np.bytes_]]] = []
     places: list[np.ndarray[Any, np.dtype[np.int64]]] = []
     numbers: dict[str | None, int] = {}  # of labels, in the order in which they come
     labels: list[np.ndarray[Any, np.dtype[np.int64]]] = []
     ignored: Counter[str] = Counter()
     for number, shard in enumerate(shards):
         entries = _index(shard, ignored, labelled=labelled)
-        names.append(b"\n".join(entry.name.encode() for entry in entries))
+        names.append(np.array([entry.name.encode() for entry in entries], dtype=np.bytes_))
         places.append(np.array([(number, e.offset, e.size) for e in entries], dtype=np.int64))
         found = [numbers.setdefault(entry.label, len(numbers)) for entry in entries]
         labels.append(np.array(found, dtype=np.int64))
@@ -79,7 +82,7 @@ def read_shards(shards: Sequence[Path], *, name: str, labelled: bool = True) -> 
             got=f"none, only other files ({_tally(ignored)})" if ignored else "none",
             fix="write each image as KEY.jpg or KEY.png, and its label as KEY.cls",
         )
-    keys = np.array([key for part in names for key in part.split(b"\n") if key])
+    keys = np.concatenate([part for part in names if len(part)])
     notes = (f"{ignored.total()} files are not images and were ignored: {_tally(ignored)}",)
     images = ImageMembers(tuple(shards), keys, joined)
     texts, which = [*numbers], np.concatenate(labels)
@@ -172,16 +175,19 @@ def _members(shard: Path, stream: BinaryIO) -> Iterator[tuple[tarfile.TarInfo, t
     """Yields the files of an archive; refuses what is no plain file, and an archive without end."""
     try:
         with tarfile.open(fileobj=stream, mode="r:") as archive:
+            size = os.fstat(stream.fileno()).st_size
             for member in archive:
                 _refuse_odd(shard, member)
+                if not 0 <= member.size <= size - member.offset_data:
+                    raise tarfile.ReadError("unexpected end of data")
                 if member.isreg() and not is_litter(PurePosixPath(member.name).name):
                     yield member, archive
             stream.seek(archive.offset)
             if stream.read(_BLOCK) != bytes(_BLOCK):  # tarfile takes it for the end
                 raise tarfile.ReadError("unexpected end of data")
-    except (tarfile.TarError, UnicodeError, ValueError) as error:
-        if isinstance(error, DialError):
-            raise
+    except DialError:
+        raise
+    except _DAMAGED as error:
         raise _unsound(
             shard, f"a truncated or damaged one ({error})", "copy it again, or write it again"
         ) from error
@@ -228,8 +234,7 @@ def _label(shard: Path, name: str, content: bytes) -> str:
     try:
         label = content.decode("utf-8-sig").strip()
         if name.lower().endswith(".json"):
-            described = json.loads(label)
-            label = described.get("label") if isinstance(described, dict) else None
+            label = parse_json(label, dict[str, Any]).get("label")
     except ValueError:
         label = None
     if isinstance(label, bool) or not isinstance(label, str | int) or not str(label).strip():

@@ -1,10 +1,12 @@
-"""From pixels to the input of a network: crop, flip, scale, normalize."""
+"""From pixels to the input of a network: crop, flip, distort, scale, normalize."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from dial.data.decode import Bytes
 from dial.errors import DialError
@@ -14,6 +16,8 @@ prepare_torchvision()
 from torchvision.transforms.v2 import functional as F  # noqa: E402 - only after the guard
 
 _HALF = 0.5
+LARGEST = 4096
+"""Pixels of an image's side; a single one of this size takes 200 MB in a network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,22 +34,27 @@ class Preprocessing:
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
     flip: bool = True
+    distort: float = 0.0
+    """Standard deviation of the entries of a random linear map of each training image around the
+    identity, which stretches, turns and shears it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "resize", self.resize or round(self.size * 256 / 224))
         for name in ("mean", "std"):  # JSON has lists
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        if not 1 <= self.size <= self.resize:
+        if not 1 <= self.size <= self.resize <= LARGEST:
             raise DialError(
-                wanted="an image size of one pixel or more, not above the size before cropping",
+                wanted=f"an image size of 1 to {LARGEST}, not above the size before cropping",
                 got=f"size={self.size}, resize={self.resize}",
                 fix="use --image-size 224, or 128 to 160 on a CPU",
             )
-        if not self.channels == len(self.mean) == len(self.std):
+        fits = self.channels in (1, 3) and self.channels == len(self.mean) == len(self.std)
+        spread = all(0 < deviation < math.inf for deviation in self.std)
+        if not (fits and spread and all(map(math.isfinite, self.mean))):
             raise DialError(
-                wanted=f"a mean and a deviation for each of {self.channels} channels",
+                wanted="one channel or three, with a finite mean and a positive deviation for each",
                 got=f"mean={self.mean}, std={self.std}",
-                fix="give as many values as channels",
+                fix="give one value of each, or three",
             )
 
     @classmethod
@@ -59,6 +68,7 @@ class Preprocessing:
             mean=network.mean,
             std=network.std,
             flip=channels > 1,  # a flipped digit is no digit
+            distort=network.distort,
         )
 
     @classmethod
@@ -72,48 +82,55 @@ class Preprocessing:
 
 
 class Augmentation(NamedTuple):
-    """The random crops and flips of a batch, one row for each image."""
+    """The random crops, flips and linear maps of a batch, one row for each image."""
 
     top: np.ndarray[Any, np.dtype[np.int64]]
     left: np.ndarray[Any, np.dtype[np.int64]]
     flip: np.ndarray[Any, np.dtype[np.bool_]]
+    maps: np.ndarray[Any, np.dtype[np.float64]]
 
     @classmethod
     def draw(
         cls, preprocessing: Preprocessing, count: int, *, random: np.random.Generator
     ) -> "Augmentation":
-        """Draw a crop and a flip for each of `count` images."""
+        """Draw a crop, a flip and a map for each of `count` images."""
         spare = preprocessing.resize - preprocessing.size
         top, left = random.integers(0, spare, size=(2, count), endpoint=True)
-        return cls(top, left, (random.random(count) < _HALF) & preprocessing.flip)
+        flip = (random.random(count) < _HALF) & preprocessing.flip
+        change = random.normal(scale=preprocessing.distort, size=(count, 2, 2))
+        return cls(top, left, flip, np.eye(2) + change)
 
     def take(self, part: slice) -> "Augmentation":
-        """Returns the crops and flips of some of the images."""
-        return Augmentation(self.top[part], self.left[part], self.flip[part])
+        """Returns what was drawn for some of the images."""
+        top, left, flip, maps = self
+        return Augmentation(top[part], left[part], flip[part], maps[part])
 
 
 def augment(
     images: Bytes, augmentation: Augmentation, *, preprocessing: Preprocessing
 ) -> torch.Tensor:
-    """Crop and flip: `(n, resize, resize, channels)` bytes to `(n, channels, size, size)`.
+    """Crop, flip and distort: `(n, resize, resize, channels)` bytes to `(n, channels, size, size)`.
 
-    Every image has its own crop and flip; v2's random transforms draw once for a batch.
+    Every image has its own; v2's random transforms draw once for a batch.
     """
     size = preprocessing.size
     batch = torch.empty((len(images), size, size, images.shape[3]), dtype=torch.uint8)
     out = batch.permute(0, 3, 1, 2)
-    for row, image, top, left, flip in zip(
-        out, _channels_first(images), *augmentation, strict=True
-    ):
+    crops = augmentation.top, augmentation.left, augmentation.flip
+    for row, image, top, left, flip in zip(out, _channels_first(images), *crops, strict=True):
         crop = F.crop(image, int(top), int(left), size, size)
         row.copy_(F.horizontal_flip(crop) if flip else crop)
-    return _normalize(out, preprocessing)
+    scaled = _scale(out)
+    return _normalize(
+        _map(scaled, augmentation.maps) if preprocessing.distort else scaled, preprocessing
+    )
 
 
 def center(images: Bytes, *, preprocessing: Preprocessing) -> torch.Tensor:
     """Crop the center: `(n, resize, resize, channels)` bytes to `(n, channels, size, size)`."""
     size = preprocessing.size
-    return _normalize(F.center_crop(_channels_first(images), [size, size]), preprocessing)
+    crops = F.center_crop(_channels_first(images), [size, size])
+    return _normalize(_scale(crops), preprocessing)
 
 
 def _channels_first(images: Bytes) -> torch.Tensor:
@@ -121,8 +138,20 @@ def _channels_first(images: Bytes) -> torch.Tensor:
     return torch.from_numpy(np.require(images, requirements="W")).permute(0, 3, 1, 2)
 
 
+def _scale(batch: torch.Tensor) -> torch.Tensor:
+    return F.to_dtype(batch, torch.float32, scale=True)  # type: ignore[no-any-return]
+
+
+def _map(batch: torch.Tensor, maps: np.ndarray[Any, np.dtype[np.float64]]) -> torch.Tensor:
+    """Sample each image at its own linear map of the pixels' places; the edge goes on outside."""
+    maps = np.concatenate([maps, np.zeros((len(maps), 2, 1))], axis=2)
+    grid = nn.functional.affine_grid(
+        torch.from_numpy(maps).float(), list(batch.shape), align_corners=False
+    )
+    return nn.functional.grid_sample(batch, grid, padding_mode="border", align_corners=False)
+
+
 def _normalize(batch: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
-    """Scale to [0, 1], subtract the mean and divide by the deviation of each channel."""
-    scaled = F.to_dtype(batch, torch.float32, scale=True)
+    """Subtract the mean and divide by the deviation of each channel, in place."""
     mean, std = list(preprocessing.mean), list(preprocessing.std)
-    return F.normalize(scaled, mean, std, inplace=True)  # type: ignore[no-any-return]
+    return F.normalize(batch, mean, std, inplace=True)  # type: ignore[no-any-return]

@@ -3,7 +3,6 @@
 import copy
 import io
 import json
-import tempfile
 import warnings
 from collections.abc import Callable
 from itertools import islice
@@ -12,14 +11,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.fx import GraphModule
 
 from dial import files
 from dial.deployment import model as models
 from dial.deployment.prediction import predict
 from dial.deployment.runs import Run
+from dial.deployment.runtime import TOLERANCE
 from dial.errors import DialError, missing_extra
 
-TOLERANCE = 1e-4
 _IMAGES = 32
 _INPUT, _OUTPUT = "images", "logits"
 
@@ -33,11 +33,14 @@ class Exported(NamedTuple):
 
 
 class Format(NamedTuple):
-    """How a network is written to a file, and how it is read back for the comparison."""
+    """How a network is written, and how it is read back for the comparison.
+
+    All in memory, so that nothing lies about if the process is killed.
+    """
 
     about: str
-    write: Callable[[nn.Module, Tensor, dict[str, Any], Path], None]
-    read: Callable[[Path, nn.Module], Callable[[Tensor], Tensor]]
+    write: Callable[[nn.Module, Tensor, dict[str, Any]], bytes]
+    read: Callable[[bytes, nn.Module], Callable[[Tensor], Tensor]]
 
 
 def export(
@@ -68,23 +71,21 @@ def export(
             fix="name the file FILE.onnx, FILE.pt2 or FILE.safetensors",
         )
     model = run.model
-    batch = _batch(run, images, data)
+    batch = images_of(run, images, data)
     network = model.network.cpu().eval()
     about = model.describe() | {"input": _INPUT, "output": _OUTPUT}
-    with tempfile.TemporaryDirectory(prefix="dial-export-") as folder:
-        path = Path(folder, f"network{file.suffix.lower()}")
-        with warnings.catch_warnings():  # of torch's exporters about themselves
-            warnings.simplefilter("ignore")
-            form.write(network, batch[:2].clone(), about, path)
-            loaded = form.read(path, network)
-        difference = _compare(network, loaded, batch, file)
-        content = path.read_bytes()
-    files.write(file, lambda out: out.write(content))
+    with warnings.catch_warnings():  # of torch's exporters about themselves
+        warnings.simplefilter("ignore")
+        # Files keep the example that a network is traced with: no image of anybody's.
+        content = form.write(network, torch.zeros_like(batch[:2]), about)
+        loaded = form.read(content, network)
+    difference = compare(network, loaded, batch, file)
+    files.write_bytes(file, content)
     return Exported(file, difference, len(batch))
 
 
 @torch.no_grad()
-def _compare(
+def compare(
     network: nn.Module, loaded: Callable[[Tensor], Tensor], batch: Tensor, file: Path
 ) -> float:
     """The largest difference of the logits, of all images in one batch and of one alone."""
@@ -100,7 +101,7 @@ def _compare(
     return difference
 
 
-def _batch(run: Run, images: list[str] | None, data: Path | None) -> Tensor:
+def images_of(run: Run, images: list[str] | None, data: Path | None) -> Tensor:
     """Real images as the network's input."""
     if images is None:
         return run.samples()
@@ -116,11 +117,12 @@ def _batch(run: Run, images: list[str] | None, data: Path | None) -> Tensor:
     return torch.cat(readable)[:_IMAGES]
 
 
-def _write_onnx(network: nn.Module, example: Tensor, about: dict[str, Any], path: Path) -> None:
+def _write_onnx(network: nn.Module, example: Tensor, about: dict[str, Any]) -> bytes:
     try:  # what torch's exporter needs, and what reads the file back
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
+        from onnx_ir.passes.common import ClearMetadataAndDocStringPass
     except ImportError as error:
         raise missing_extra(error, "export") from error
     batch = torch.export.Dim("batch", min=1)
@@ -133,49 +135,55 @@ def _write_onnx(network: nn.Module, example: Tensor, about: dict[str, Any], path
         dynamic_shapes=({0: batch},),
         verbose=False,
     )
+    ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine
     program.model.metadata_props.update(
         {
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in about.items()
         }
     )
-    program.save(path, external_data=False)
+    content: bytes = program.model_proto.SerializeToString()
+    return content
 
 
-def _read_onnx(path: Path, network: nn.Module) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
+def _read_onnx(content: bytes, network: nn.Module) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     return lambda images: torch.from_numpy(session.run([_OUTPUT], {_INPUT: images.numpy()})[0])
 
 
-def _write_pt2(network: nn.Module, example: Tensor, about: dict[str, Any], path: Path) -> None:
+def _write_pt2(network: nn.Module, example: Tensor, about: dict[str, Any]) -> bytes:
     batch = torch.export.Dim("batch", min=1)
     program = torch.export.export(network, (example,), dynamic_shapes=({0: batch},))
-    torch.export.save(program, path, extra_files={"dial.json": json.dumps(about)})
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, GraphModule) else ():
+            node.meta.pop("stack_trace", None)  # it has paths of this machine
+    content = io.BytesIO()
+    torch.export.save(program, content, extra_files={"dial.json": json.dumps(about)})
+    return content.getvalue()
 
 
-def _read_pt2(path: Path, network: nn.Module) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
-    return torch.export.load(io.BytesIO(path.read_bytes())).module()
+def _read_pt2(content: bytes, network: nn.Module) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
+    return torch.export.load(io.BytesIO(content)).module()
 
 
 def _write_safetensors(
     network: nn.Module,
     example: Tensor,  # noqa: ARG001
     about: dict[str, Any],
-    path: Path,
-) -> None:
-    from safetensors.torch import save_file
+) -> bytes:
+    from safetensors.torch import save
 
     metadata = {key: json.dumps(value) for key, value in about.items()}
-    save_file(models.state(network), path, metadata=metadata)
+    return save(models.state(network), metadata=metadata)
 
 
-def _read_safetensors(path: Path, network: nn.Module) -> Callable[[Tensor], Tensor]:
+def _read_safetensors(content: bytes, network: nn.Module) -> Callable[[Tensor], Tensor]:
     from safetensors.torch import load
 
     fresh = copy.deepcopy(network)
-    fresh.load_state_dict(load(path.read_bytes()))
+    fresh.load_state_dict(load(content))
     return fresh
 
 

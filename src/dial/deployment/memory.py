@@ -7,7 +7,7 @@ balance of the predictions, against which new images are compared.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -25,6 +25,13 @@ NAME = "memory.safetensors"
 VERSION = 2
 GROUPS, MOST = 10, 2000
 """Groups of similar images in a class, each with a centroid; and at most so many in all."""
+
+
+class About(TypedDict):
+    """What the file says about its tensors."""
+
+    classes: list[str]
+    pretrained: str | None
 
 
 class Memory(NamedTuple):
@@ -131,7 +138,7 @@ def load(folder: Path, model: Model) -> Memory:
     """
     path, wanted = folder / NAME, "what a finished run remembers of its domains"
     fix = "make the run again with this version of dial, with a report or a held-out source"
-    about, tensors = files.load_tensors(path, wanted=wanted, version=VERSION, fix=fix)
+    about, tensors = files.load_tensors(path, wanted=wanted, version=VERSION, fix=fix, kind=About)
     count, size = len(model.classes), model.num_features
     fits = about.get("classes") == [*model.classes]
     fits = fits and _is_sound(tensors.get("descriptions"), None, None)

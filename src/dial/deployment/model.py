@@ -1,9 +1,10 @@
 """Finished predictors on disk: tensors and a description, no code."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +19,18 @@ from dial.errors import DialError
 
 VERSION = 3
 _WITH_PAIRS = 2  # the former version, in which a BatchNorm followed the layers in `append_after`
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which no file can hold
 _NORMS: dict[int, Any]  # by the dimensions of the weight of the layer beside it
 _NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+
+
+class About(TypedDict):
+    """What the file says about its tensors."""
+
+    backbone: str
+    classes: list[str]
+    preprocessing: Preprocessing
+    append_after: NotRequired[list[str]]
 
 
 @dataclass(frozen=True)
@@ -77,9 +88,12 @@ def load_backbone(
     """
     fix = "finish the run (dial adapt ... --resume), or repeat it with this version of dial"
     about, tensors = files.load_tensors(
-        path, wanted="a finished model", version=VERSION, former=(_WITH_PAIRS,), fix=fix
+        path, wanted="a finished model", version=VERSION, former=(_WITH_PAIRS,), fix=fix, kind=About
     )
     name, classes = about["backbone"], tuple(about["classes"])
+    if len(set(classes)) < len(classes) or _SURROGATE.search("".join(classes)):
+        got = f"{len(classes)}, of which some are equal or no text"
+        raise DialError(wanted=f"the names of different classes in {path}", got=got, fix=fix)
     preprocessing = Preprocessing(**about["preprocessing"])
     entry = create(
         name if backbone is None else backbone,
@@ -94,7 +108,7 @@ def load_backbone(
         _fill(network, tensors)
         for pair in about.get("append_after", ()):
             _merge(network, pair)
-    except (AttributeError, KeyError, RuntimeError, ValueError) as error:
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise DialError(
             wanted=f"in {path} the tensors of {entry.name}",
             got=f"others ({' '.join(str(error).split())[:200]})",

@@ -18,7 +18,7 @@ from dial.deployment import pretrained as pretrained_networks
 from dial.deployment.pretrained import digest_tensors
 from dial.deployment.runs import Run
 from dial.errors import DialError
-from dial.files import printable
+from dial.files import expand_home, printable
 from dial.methods import Prototypes
 from dial.training import run_folder
 
@@ -83,7 +83,7 @@ def open_origin(
     if isinstance(start, Run):
         own = backbones.is_object(start.model.backbone)
         backbone, start = start.network if own else backbone, start.folder
-    path = Path(start).expanduser()
+    path = expand_home(start)
     if path.is_dir():
         return _of_run(path, classes=classes, backbone=backbone, image_size=image_size)
     return _of_file(path, classes=classes, backbone=backbone, image_size=image_size)
@@ -200,7 +200,7 @@ def read_classes(
     if isinstance(classes, str | os.PathLike):
         place = os.fspath(classes)
         try:
-            text = Path(classes).expanduser().read_text(encoding="utf-8-sig")
+            text = expand_home(classes).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise DialError(
                 wanted=f"a text file with the name of a class on each line at {place}",

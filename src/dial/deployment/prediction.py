@@ -14,16 +14,20 @@ import torch
 from torch import Tensor
 
 from dial import files
+from dial.console import Reporter
+from dial.data.cache_locks import alone
 from dial.data.datasets import open_domain
 from dial.data.decode import bad_files_error, count_bad
 from dial.data.domain import Domain, ImageFiles, Labels, abbreviate
 from dial.data.evaluation import stream_images
 from dial.deployment import model as models
 from dial.deployment.runs import Run
+from dial.deployment.runtime import Runtime, export_for_many, runtime_for
 from dial.errors import DialError
 from dial.selection.intervals import accuracy_interval
 
-_BATCH = 64
+BATCH = 64
+"""Images that go through the network together."""
 _BEST = 5
 
 
@@ -69,6 +73,10 @@ class Predictions:
     domains: Sequence[Domain]
     device: torch.device
     quiet: bool = True
+    folder: Path | None = None
+    """The run's folder, which keeps an exported network."""
+    runtime: Runtime | None = None
+    """What computes the logits; by default what is faster for so many images."""
     bad: dict[str, str] = field(default_factory=dict)
     """Files that could not be read so far, and why."""
 
@@ -78,41 +86,64 @@ class Predictions:
 
     def batches(self) -> Iterator[tuple[list[str], Tensor]]:
         """Yields names and logits `(n, K)`, batch by batch."""
-        network = self.model.network.eval().to(self.device)
+        runtime = self.runtime or runtime_for(self.model, self.device, self.export())
         for domain in self.domains:
-            for names, images in self.images(domain):
-                if names:
-                    yield names, models.predict(network, [images])
+            yield from runtime.run(batch for batch in self.images(domain) if batch[0])
+
+    def export(self) -> bytes | None:
+        """Returns the network for ONNX Runtime, if that is faster for so many images."""
+        if self.device.type != "cpu":
+            return None
+        count = sum(len(domain.images) for domain in self.domains)
+        say = Reporter(quiet=self.quiet, title="").say
+        return export_for_many(self.model, images=count, folder=self.folder, say=say)
 
     def images(self, domain: Domain) -> Iterator[tuple[list[str], Tensor]]:
         """Yields names and images `(n, C, size, size)` of a domain, batch by batch."""
         for batch in stream_images(
             domain.images,
             preprocessing=self.model.preprocessing,
-            batch_size=_BATCH,
+            batch_size=BATCH,
             title=f"predicting {domain.name}",
             quiet=self.quiet,
         ):
             self.bad |= batch.bad
             yield batch.names, batch.images
 
+    def write(self, file: str | os.PathLike[str] | None, *, top: bool = False) -> int:
+        """Write a CSV file, or to standard output; `top` adds the others of the five best labels.
+
+        Returns:
+            The number of images.
+
+        Raises:
+            DialError: the file cannot be written, or no image could be read.
+        """
+        path = None if file is None else Path(file)
+        if path is not None and path.suffix == ".parquet":
+            fix = "name a .csv, or add --ray local, which writes Parquet too"
+            raise DialError(wanted="a CSV file", got=str(path), fix=fix)
+        return write_csv(self, path, top=top)
+
 
 def predict(
     run: Run,
-    images: Iterable[str | os.PathLike[str]],
+    images: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     data: str | os.PathLike[str] | None = None,
     device: str = "auto",
     quiet: bool = True,
+    ray: str | None = None,
 ) -> Predictions:
     """Label images: files, folders, image lists, or known domains.
 
     Args:
         run: a finished run, as `dial.adapt` and `dial.runs.load` return it.
-        images: what to label, in this order.
+        images: what to label; of several in this order.
         data: the folder that holds the known data sets, or that lists are relative to.
         device: auto, cpu, cuda or mps.
         quiet: show no progress.
+        ray: the Ray cluster that labels them: `auto`, `local` or `HOST:PORT`.
 
     Returns:
         An iterable of `Prediction`; its `bad` then lists the files that could not be read.
@@ -120,8 +151,16 @@ def predict(
     Raises:
         DialError: something in `images` does not exist or holds no image.
     """
-    domains = [open_domain(item, data=data, unlabelled=True) for item in images]
-    return Predictions(run.model, domains, find_device(device), quiet)
+    items = [images] if isinstance(images, str | os.PathLike) else images
+    domains = [open_domain(item, data=data, unlabelled=True) for item in items]
+    if ray is not None:
+        from dial.deployment.parts import ClusterPredictions
+
+        cpu = torch.device("cpu")  # the workers find their own
+        return ClusterPredictions(
+            run.model, domains, cpu, quiet, run.folder, address=ray, device_name=device
+        )
+    return Predictions(run.model, domains, find_device(device), quiet, run.folder)
 
 
 def evaluate(
@@ -154,7 +193,7 @@ def evaluate(
             fix="sort them into class folders, or use `dial predict`, which needs no labels",
         )
     labels = domain.labels.onto(run.model.classes)
-    predictions = Predictions(run.model, [domain], find_device(device), quiet)
+    predictions = Predictions(run.model, [domain], find_device(device), quiet, run.folder)
     labels_by_name = {
         name: best
         for names, logits in predictions.batches()
@@ -226,7 +265,7 @@ def _require_sample(domain: Domain) -> None:
             "`dial adapt --labelled`",
         )
     paths = domain.images.paths if isinstance(domain.images, ImageFiles) else ()
-    absent = [path for path in paths if not path.exists()]
+    absent = [path for path in paths if not os.path.exists(path)]
     if absent:
         raise DialError(
             wanted=f"the {len(paths)} images that {domain.name} has labels of",
@@ -277,42 +316,79 @@ def write_csv(predictions: Predictions, file: Path | None, *, top: bool = False)
     count = 0
     with _opened(file) as out:
         writer = csv.writer(out)
-        best = range(2, min(_BEST, len(predictions.model.classes)) + 1) if top else ()
-        header = ["path", "label", "confidence"]
-        writer.writerow(header + [f"{name}_{n}" for n in best for name in header[1:]])
+        writer.writerow(columns(predictions.model, top=top))
         for names, logits in predictions.batches():
             for image in _named(names, logits, predictions.model.classes):
-                others = [cell for label, p in image.best[1:] for cell in (label, f"{p:.6f}")]
-                row = [image.path, image.label, f"{image.confidence:.6f}"]
-                writer.writerow(row + (others if top else []))
+                writer.writerow(csv_row(image, top=top))
                 count += 1
             out.flush()
         if not count:
-            raise DialError(
-                wanted="images that can be read",
-                got=count_bad(predictions.bad),
-                fix="point to .jpg, .png, .bmp, .webp, .tif or .gif files that open elsewhere",
-            )
+            raise none_readable(predictions.bad)
     return count
+
+
+def columns(model: models.Model, *, top: bool) -> list[str]:
+    """Returns the names of the columns; `top` adds those of the other four of the five best."""
+    best = range(2, min(_BEST, len(model.classes)) + 1) if top else ()
+    header = ["path", "label", "confidence"]
+    return header + [f"{name}_{n}" for n in best for name in header[1:]]
+
+
+def row(image: Prediction, *, top: bool) -> list[str | float]:
+    """Returns the values of those columns."""
+    best = image.best if top else image.best[:1]
+    return [image.path, *(value for pair in best for value in pair)]
+
+
+def csv_row(image: Prediction, *, top: bool) -> list[str]:
+    """Returns the values of those columns as a CSV has them."""
+    cells = row(image, top=top)
+    return [f"{cell:.6f}" if isinstance(cell, float) else cell for cell in cells]
+
+
+def none_readable(bad: dict[str, str]) -> DialError:
+    """Error: none of the images could be read."""
+    return DialError(
+        wanted="images that can be read",
+        got=count_bad(bad),
+        fix="point to .jpg, .png, .bmp, .webp, .tif or .gif files that open elsewhere",
+    )
 
 
 @contextmanager
 def _opened(file: Path | None) -> Iterator[TextIO]:
     if file is None:
+        if sys.stdout is None:
+            fix = "add --out FILE.csv"
+            raise DialError(wanted="a standard output", got="a closed one", fix=fix)
         yield sys.stdout
         return
     partial = file.with_name(f"{file.name}.partial")
     try:
+        if files.is_device(file):
+            with file.open("w", newline="", encoding="utf-8") as out:
+                yield out
+            return
         file.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", newline="", encoding="utf-8") as out:
-            yield out
-        partial.replace(file)
-    except DialError:  # nothing was predicted, so nothing is lost
-        partial.unlink(missing_ok=True)
-        raise
+        with partial.open("a", newline="", encoding="utf-8") as out, alone(partial) as is_ours:
+            if not (is_ours and _is_at(partial, out)):
+                raise files.taken(file)
+            out.truncate(0)
+            try:
+                yield out
+            except DialError:  # nothing was predicted, so nothing is lost
+                partial.unlink(missing_ok=True)
+                raise
+            out.flush()
+            partial.replace(file)
     except OSError as error:
         rest = f"the rows so far are in {partial}" if partial.is_file() else ""
         raise files.unwritable(file, error, rest=rest) from error
+
+
+def _is_at(path: Path, out: TextIO) -> bool:
+    """Whether an open file is still at its path; another process may have renamed it."""
+    return path.exists() and os.path.samestat(os.fstat(out.fileno()), path.stat())
 
 
 def _named(names: list[str], logits: Tensor, classes: Sequence[str]) -> Iterator[Prediction]:

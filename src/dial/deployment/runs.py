@@ -1,12 +1,12 @@
 """Finished runs, read from their folders."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +16,8 @@ from dial.data.decode import Bytes
 from dial.data.transforms import center
 from dial.deployment import model as models
 from dial.errors import DialError
+from dial.files.records import parse_json, require_type
+from dial.training.run_files import Epoch, read_result
 
 _SAMPLES = "samples.safetensors"
 
@@ -41,7 +43,12 @@ class Run:
         _, tensors = files.load_tensors(path, wanted=wanted, version=None, fix=fix)
         if "pixels" not in tensors:
             raise DialError(wanted=f"{wanted} in {path}", got="a file without any", fix=fix)
-        return center(tensors["pixels"].numpy(), preprocessing=self.model.preprocessing)
+        pixels, preprocessing = tensors["pixels"].numpy(), self.model.preprocessing
+        shape = (preprocessing.resize, preprocessing.resize, preprocessing.channels)
+        if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
+            got = f"{pixels.dtype} of the shape {pixels.shape}"
+            raise DialError(wanted=f"{wanted} in {path}, {shape} each", got=got, fix=fix)
+        return center(pixels, preprocessing=preprocessing)
 
 
 def keep_samples(folder: Path, pixels: Bytes) -> None:
@@ -132,9 +139,10 @@ def read_records(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         DialError: no run there, one that is not finished, or damaged files.
     """
     try:
-        result = json.loads((folder / "result.json").read_text())
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        history = [json.loads(line) for line in lines]
+        result = read_result(folder)
+        lines = (folder / "metrics.jsonl").read_bytes().splitlines()
+        history = [parse_json(line, dict[str, float | None]) for line in lines]
+        require_type(history, list[Epoch], name="metrics.jsonl")
     except OSError as error:
         begun = (folder / "config.json").exists()
         raise DialError(

@@ -56,8 +56,9 @@ def _place(run: Run, config: dict[str, Any]) -> str | None:
     """Returns the place of the target as it was given; None if it was an object."""
     place = config.get("input", config).get("target")
     if isinstance(place, list):  # of several targets, whose folders lie in that of the run
-        names = read_config(run.folder.parent / "config.json")["target"]
-        place = place[names.index(config["target"])]
+        path = run.folder.parent / "config.json"
+        names = dict(zip(read_config(path).get("target", ()), place, strict=False))
+        place = names.get(config.get("target"))
     return None if place is None else str(place)
 
 

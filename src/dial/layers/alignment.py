@@ -187,7 +187,7 @@ class DomainAlignment(DomainSpecific):
         return F.batch_norm(x, location, square, *self._affine(index), eps=0.0)
 
     def _aligned(self, x: Tensor, parts: list[tuple[int, int]]) -> Tensor:
-        positions = x[0, 0].numel()
+        positions = x.shape[2:].numel()
         for index, size in parts:
             if size * positions < 2:  # noqa: PLR2004 - one value has no deviation
                 raise DialError(
@@ -198,17 +198,17 @@ class DomainAlignment(DomainSpecific):
                 )
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self._remember(x, parts)
-            x = _Kept.apply(x)
-        sizes, tracking = [], []
-        for index, size in parts:
-            sizes.append(size)
-            # In eval mode a layer without statistics uses those of the batch, and keeps none.
-            tracking.append(self._tracking(index) if self.training else Tracking(None, 0.0))
+        # In eval mode a layer without statistics uses those of the batch, and keeps none.
+        tracking = [
+            self._tracking(index) if self.training else Tracking(None, 0.0) for index, _ in parts
+        ]
         if self.mixing is not None:
-            return self._aligned_mixed(x, parts, tracking)
+            return self._aligned_mixed(references.kept(x), parts, tracking)
+        sizes = [size for _, size in parts]
         if not self._is_per_domain():
             shared = Shared(self.weight, self.bias, self.prior)
             return references.align(self.reference, x, sizes, shared, tracking)
+        x = references.kept(x)
         aligned = []
         for (index, size), run, average in zip(parts, x.split(sizes), tracking, strict=True):
             own = Shared(*self._affine(index), self.prior)
@@ -264,13 +264,14 @@ class DomainAlignment(DomainSpecific):
         return torch.stack([self.reference.initial_spread(row) for row in ones])
 
     def _running(self, index: int) -> Statistics | None:
-        if self.location is None or self.spread is None:
+        location, spread = self.location, self.spread
+        if location is None or spread is None:
             return None
-        return Statistics(self.location[index], self.spread[index])
+        return Statistics(location[index], spread[index])
 
     def _tracking(self, index: int) -> Tracking:
         """Count a batch of a domain; returns its running statistics and the momentum."""
-        self.num_batches_tracked[index] += 1
+        self.num_batches_tracked[index].add_(1)
         momentum = self.momentum
         if momentum is None:
             momentum = 1.0 / float(self.num_batches_tracked[index])
@@ -279,7 +280,7 @@ class DomainAlignment(DomainSpecific):
     def _remember(self, x: Tensor, parts: list[tuple[int, int]]) -> None:
         """Keep a weak reference to each domain's input, for penalties in the same step.
 
-        `_Kept` keeps the input alive until the backward pass, and nothing longer.
+        `align` and `kept` keep the input alive until the backward pass, and nothing longer.
         """
         start = 0
         for index, size in parts:
@@ -315,19 +316,6 @@ def is_per_domain(affine: bool | str) -> bool:
             fix="choose one of those",
         )
     return affine == PER_DOMAIN
-
-
-class _Kept(torch.autograd.Function):
-    """The identity, whose input stays alive until the backward pass, whatever follows saves."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:  # noqa: ARG004
-        return g
 
 
 class DomainAlignmentAct(DomainAlignment):

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from dial.data.batches import Batch as Batch
 from dial.errors import DialError
+from dial.head import fit_head as fit_head
+from dial.head import nearest as nearest
 from dial.methods._agreement import agreement as agreement
 from dial.methods._centroids import set_centroid_classifier as set_centroid_classifier
 from dial.methods._contract import check_method as check_method
-from dial.methods._head import fit_head as fit_head
-from dial.methods._neighbors import nearest as nearest
 from dial.methods.interface import ByDomain as ByDomain
 from dial.methods.interface import Candidate as Candidate
 from dial.methods.interface import Images as Images

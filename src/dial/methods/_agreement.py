@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from dial.methods._neighbors import nearest
+from dial.head import nearest
 
 NEIGHBORS = 5
 

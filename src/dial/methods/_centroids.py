@@ -1,6 +1,5 @@
 """A nearest-centroid classifier: the centroids of the target's features by predicted class."""
 
-import math
 from collections.abc import Iterable
 
 import torch
@@ -8,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from dial.backbones import hidden_features
+from dial.head import scale_for_confidence
 from dial.layers import to_network
 from dial.methods.interface import linear_classifier
 
 _SHARPNESS = 2.0
 _SCALE_IMAGES = 2000  # images that the scale of the logits is estimated from
-_SCALE_RANGE = (1e-4, 1e6)
 
 
 @torch.no_grad()
@@ -72,14 +71,3 @@ def set_classifier(network: nn.Module, classifier: str, weight: Tensor, bias: Te
         place = next(i for i, m in enumerate(around) if layer in m.modules())
         del around[place + 1 :]
         around = around[place]
-
-
-def scale_for_confidence(scores: Tensor, confidence: float) -> float:
-    """Returns the scale at which the mean of `max softmax(scale * scores)` is the confidence."""
-    scores = scores.double()
-    low, high = _SCALE_RANGE
-    for _ in range(50):  # bisection: confidence grows with the scale
-        middle = math.sqrt(low * high)
-        is_below = float((middle * scores).softmax(1).amax(1).mean()) < confidence
-        low, high = (middle, high) if is_below else (low, middle)
-    return middle

@@ -27,6 +27,7 @@ class AdaBN(Method):
 
     choices = Method.choices | {"statistics": ("batch", "frozen")}
     needs_target = False
+    midway = "before the target's statistics, which come at the end"
     without = "the network as trained on the source, before the target's statistics went in"
 
     def prepare(self, backbone: Backbone) -> Trainee:

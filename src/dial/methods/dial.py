@@ -56,6 +56,8 @@ class Dial(Method):
     """Weight of the target's entropy."""
     warmup: float = 0.0
     """Fraction of the training over which the entropy's weight grows linearly from 0."""
+    delay: float = 0.0
+    """Fraction of the training before the entropy's weight begins to grow."""
     sparsity: float = 0.0
     """Weight of the L1 penalty on centered activations."""
     passes: str = "auto"
@@ -179,7 +181,7 @@ class Dial(Method):
             terms["labelled"] = nn.functional.cross_entropy(labelled.float(), known)
         share = 1 / len(trainee.backbone.targets)
         if self.entropy:
-            weight = warmup_factor(progress, self.warmup) * self.entropy * share
+            weight = warmup_factor(progress, self.warmup, self.delay) * self.entropy * share
             terms[self.criterion] = weight * _CRITERIA[self.criterion](logits)
         if self._has_labels(trainee):
             loss = trainee.extra.cross_entropy(logits, places)

@@ -21,11 +21,13 @@ class EntropyOnly(PlainMethod):
     """Weight of the target's entropy."""
     warmup: float = 0.0
     """Fraction of the training over which the entropy's weight grows linearly from 0."""
+    delay: float = 0.0
+    """Fraction of the training before the entropy's weight begins to grow."""
 
     def terms(self, trainee: nn.Module, batch: Batch, progress: float) -> Iterator[Terms]:
         """Yields the cross-entropy of the source and the target's entropy, from one pass."""
         source, target = both(trainee, batch)
-        weight = warmup_factor(progress, self.warmup) * self.entropy
+        weight = warmup_factor(progress, self.warmup, self.delay) * self.entropy
         yield {
             "cross_entropy": cross_entropy(source, batch.labels),
             "entropy": weight * losses.entropy(target.logits),

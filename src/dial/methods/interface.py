@@ -151,6 +151,8 @@ class Method(ABC):
     """Parts of the training, from 0 to 1, at which `refresh` is called."""
     without: ClassVar[str] = ""
     """A description of the network that `unadapted` returns."""
+    midway: ClassVar[str] = ""
+    """What the scores of an epoch are of, if the finished network is quite another."""
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"start": ("random", "probe")}
     """The values that a setting can have, by its name."""
 
@@ -318,10 +320,14 @@ def add_terms(terms: Terms, more: Terms) -> Terms:
     return terms | {k: terms[k] + v if k in terms else v for k, v in more.items()}
 
 
-def warmup_factor(progress: float, warmup: float) -> float:
-    """Linear warm-up: the fraction of the final weight.
+def warmup_factor(progress: float, warmup: float, delay: float = 0.0) -> float:
+    """Linear warm-up after a delay: the fraction of the final weight.
 
     >>> warmup_factor(0.1, 0.5), warmup_factor(0.7, 0.5), warmup_factor(0.0, 0.0)
     (0.2, 1.0, 1.0)
+    >>> warmup_factor(0.2, 0.5, 0.25), warmup_factor(0.5, 0.5, 0.25), warmup_factor(0.25, 0.0, 0.25)
+    (0.0, 0.5, 1.0)
     """
-    return min(1.0, progress / warmup) if warmup else 1.0
+    if progress < delay:
+        return 0.0
+    return min(1.0, (progress - delay) / warmup) if warmup else 1.0

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
@@ -14,17 +15,19 @@ import torch
 from dial import backbones, files, methods
 from dial.backbones import Backbone
 from dial.console import Reporter
-from dial.data.domain import short_names
+from dial.data.domain import first_files, short_names
 from dial.deployment import runs
 from dial.deployment.origin import Origin, Start, open_origin
 from dial.deployment.runs import Run, TargetRuns
 from dial.errors import DialError
-from dial.pipeline.process import Plan, work, write_page
+from dial.pipeline.process import Plan, complete, work, write_page
 from dial.selection import tuning
 from dial.selection.tuning import Attempt
 from dial.selection.validators import Validator
 from dial.training import budget as budgets
 from dial.training import run_folder, torchrun
+from dial.training.clock import waited_since
+from dial.training.cluster import connected
 from dial.training.job import Job, Place, listed, open_job
 from dial.training.launch import Execution, launch, lead
 from dial.training.settings import (
@@ -108,6 +111,7 @@ def adapt(
     Raises:
         DialError: something is wrong with the images, the settings or the run's folder.
     """
+    started = waited_since()
     inputs: dict[str, Any] = {"source": listed(source), "target": listed(target), "data": data}
     inputs |= {"unlabelled": unlabelled, "model": model, "classes": classes, "labelled": labelled}
     base: Settings | None = None
@@ -122,6 +126,7 @@ def adapt(
     decide = partial(_adapt, inputs, options, base, execution, out=Path(out), resume=resume)
     choices: dict[str, Any] = {"preset": preset, "tune": tune, "validator": validator}
     choices |= {"minutes": minutes, "is_list": isinstance(target, list | tuple)}
+    choices["started"] = started
     return lead(partial(decide, **choices), execution)
 
 
@@ -138,6 +143,7 @@ def _adapt(
     validator: str | Validator | None,
     minutes: float | None,
     is_list: bool,
+    started: float,
 ) -> Run | TargetRuns:
     """Open the domains, settle the settings, and do one run or a search; in one process."""
     origin = None
@@ -158,8 +164,10 @@ def _adapt(
     if minutes is not None:
         settings = _fit_into(minutes, settings, options, job, out)
     search = tuning.plan(settings, tune=tune, validator=validator)
+    _check_ray(execution.ray, searches=search is not None)
     if search is None:
-        return _as_asked(train(settings, out, resume=resume), job, is_list=is_list)
+        run = train(settings, out, resume=resume, started=started)
+        return _as_asked(run, job, is_list=is_list)
     if origin is not None:
         _refuse({"tune": search.field})
     if len(job.targets) > 1:
@@ -168,16 +176,22 @@ def _adapt(
             got=f"{len(job.targets)} targets",
             fix="tune on one of them, and pass the value that it chooses",
         )
-    tuning.tune(
-        search,
-        out,
-        job.domains,
-        train=train,
-        resume=resume,
-        prune=execution.devices == 1,
-        quiet=execution.quiet,
-        about=_about(job, origin),
-    )
+    with connected(execution.ray, device=execution.device, devices=execution.devices) as cluster:
+        if cluster is not None:
+            cluster.require_shared(out, *first_files([*job.sources, *job.targets]))
+            train = partial(_run, replace(job, execution=replace(execution, ray=None, quiet=True)))
+        tuning.tune(
+            search,
+            out,
+            job.domains,
+            train=train,
+            resume=resume,
+            prune=execution.devices == 1,
+            quiet=execution.quiet,
+            about=_about(job, origin),
+            cluster=cluster,
+            started=started,
+        )
     write_page(out, execution)
     return _as_asked(runs.load(out), job, is_list=is_list)
 
@@ -261,6 +275,22 @@ def _about(job: Job, origin: Origin | None) -> dict[str, Any]:
     return about
 
 
+def _check_ray(address: str | None, *, searches: bool) -> None:
+    """Refuse a cluster for what is one run, or for processes of torchrun."""
+    if address is not None and not searches:
+        raise DialError(
+            wanted="a search, whose trials Ray runs: --entropy auto, or --tune NAME",
+            got="--ray for a single run",
+            fix="leave --ray out; torchrun shares one run among machines",
+        )
+    if address is not None and torchrun.is_shared():
+        raise DialError(
+            wanted="Ray or torchrun",
+            got="--ray under torchrun",
+            fix="leave one of them out",
+        )
+
+
 def _check_inputs(job: Job, settings: Settings) -> None:
     """Refuse a method that cannot use what there is, or needs what there is not."""
     method = methods.kind(settings.method)
@@ -299,6 +329,30 @@ def _run(
     resume: bool,
     attempt: Attempt | None = None,
     origin: Origin | None = None,
+    started: float | None = None,
+) -> Run | TargetRuns:
+    """One run, whose folder no other process writes to meanwhile."""
+    with run_folder.claim(folder):
+        return _run_alone(
+            job,
+            settings,
+            folder,
+            resume=resume,
+            attempt=attempt,
+            origin=origin,
+            started=time.perf_counter() if started is None else started,
+        )
+
+
+def _run_alone(
+    job: Job,
+    settings: Settings,
+    folder: Path,
+    *,
+    resume: bool,
+    attempt: Attempt | None,
+    origin: Origin | None,
+    started: float,
 ) -> Run | TargetRuns:
     """One run: its folder is begun, one process or several do the work, the result is loaded."""
     method = methods.create(settings.method, settings.options)  # mistakes show before reading
@@ -306,7 +360,9 @@ def _run(
     about = _about(job, origin)
     config = run_folder.describe(settings, job.domains, **about)
     if run_folder.is_finished(folder, config, resume=resume):
-        return runs.load_all(folder, backbone=network)
+        found = runs.load_all(folder, backbone=network)
+        complete(found, job.execution)
+        return found
     torch.manual_seed(settings.seed)
     sources, targets = job.names()
     backbone = replace(_backbone(settings, job, origin), sources=sources, targets=targets)
@@ -322,7 +378,9 @@ def _run(
             execution=asdict(job.execution),
         )
         files.write_json(folder / "config.json", config)
-    plan = Plan(job, origin, settings, method, backbone, torch.get_rng_state())
+    else:
+        config = run_folder.read_config(folder / "config.json")
+    plan = Plan(job, origin, settings, method, backbone, torch.get_rng_state(), started, config)
     launch(work, plan, folder, attempt, resume=resume, execution=job.execution)
     return runs.load_all(folder, backbone=network)
 

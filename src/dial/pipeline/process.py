@@ -3,9 +3,8 @@
 import copy
 import hashlib
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,23 +26,23 @@ from dial.deployment import model as models
 from dial.deployment.memory import Memory
 from dial.deployment.origin import Origin
 from dial.deployment.pretrained import Before
+from dial.deployment.runs import Run, TargetRuns
 from dial.layers import use_domain_if_any
 from dial.methods import ByDomain, Candidate, Images, Method, Trainee
-from dial.reporting import record
-from dial.reporting.report import report
+from dial.reporting import card, record
+from dial.reporting.report import NAME, report
 from dial.selection import accuracy, choice, outputs
 from dial.selection.neighborhood import look_around
 from dial.selection.outputs import SAMPLE, Observer, Outputs, Unadapted
 from dial.selection.tuning import Attempt
-from dial.training import engine, run_folder
+from dial.training import engine
 from dial.training.budget import FITTED, WATCHED
+from dial.training.clock import Clock
+from dial.training.compilation import Compilation
 from dial.training.engine import Progress
 from dial.training.job import Job
 from dial.training.launch import Execution, in_turn, require_same
-from dial.training.settings import (
-    Settings,
-    name_of,
-)
+from dial.training.settings import Settings, name_of
 
 _SETTLED = 100  # steps after which running statistics are good enough to judge an epoch by
 _SAMPLES = 16  # target images that are kept to try exported networks on
@@ -63,6 +62,10 @@ class Plan:
     backbone: Backbone
     random_state: Tensor
     """Of torch, once the backbone is built: every process goes on from here."""
+    started: float
+    """When the user began to wait."""
+    config: dict[str, Any]
+    """What config.json holds."""
 
 
 def work(fabric: Any, plan: Plan, folder: Path, attempt: Attempt | None, *, resume: bool) -> None:
@@ -72,15 +75,8 @@ def work(fabric: Any, plan: Plan, folder: Path, attempt: Attempt | None, *, resu
         plan = replace(plan, backbone=copy.deepcopy(plan.backbone))
     process = Process(fabric, plan, folder, attempt)
     trainee, progress = process.train(resume=resume)
-    if not fabric.is_global_zero:
-        return
-    unadapted, results = process.unadapted(trainee), {}
-    for images in process.images:
-        predictor, chosen = process.finish(trainee, images)
-        outputs, figures = process.judge(images, predictor, unadapted)
-        result = process.write(images, predictor, outputs, progress, figures | chosen)
-        results[images.domain] = result
-    process.conclude(results, progress)
+    if fabric.is_global_zero:
+        process.end(trainee, progress)
 
 
 class Process:
@@ -88,6 +84,8 @@ class Process:
 
     def __init__(self, fabric: Any, plan: Plan, folder: Path, attempt: Attempt | None) -> None:
         self.fabric, self.folder, self.attempt = fabric, folder, attempt
+        self.clock = Clock(plan.started)
+        self.config = plan.config
         self.settings, self.method, self.backbone = plan.settings, plan.method, plan.backbone
         self.execution, self.origin = plan.job.execution, plan.origin
         self.classes = plan.job.classes
@@ -99,13 +97,13 @@ class Process:
             quiet=self.execution.quiet or not fabric.is_global_zero,
             title=attempt.title if attempt else f"{name_of(self.settings.method)}: {pair}",
             scores=attempt is None,
+            midway=self.method.midway,
         )
-        self.images = self._prepare(plan.job)
+        with self.clock.phase("images"):
+            self.images = self._prepare(plan.job)
         """For each target, what sends its images and the sources' through a network."""
         self.first: dict[str, Candidate] = {}
         """The predictors that are finished before any training, if the method has any."""
-        self.began = 0.0
-        """Seconds until then."""
         self.chosen: dict[str, Candidate] = {}
         """The predictors that were chosen among candidates, if there were any."""
         self.before: dict[str, Before] = {}
@@ -113,7 +111,8 @@ class Process:
         self.pretrained: Backbone | None = None
         """That network, if it is a pretrained one and at hand."""
         # A cell of a benchmark, without a page and a held-out source, is judged by labels alone.
-        self.is_judged = self.execution.report or self.settings.holdout > 0
+        has_evidence = self.execution.report or self.settings.holdout > 0
+        self.is_judged = has_evidence or attempt is not None
 
     def _prepare(self, job: Job) -> list[Observer]:
         """Read all images, and hold a part of each source out of training."""
@@ -128,6 +127,7 @@ class Process:
             channels=preprocessing.channels,
             skip_bad=self.execution.skip_bad,
             cache_dir=self.execution.cache_dir,
+            cache_limit=self.execution.cache_limit,
             use_cache=self.execution.use_cache,
             quiet=self.reporter.quiet,
         )
@@ -162,9 +162,13 @@ class Process:
         )
         trainee = self.method.prepare(self.backbone)
         trainee.to(self.fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._begin(trainee)
+        with self.clock.phase("heads"):
+            self._begin(trainee)
         if not self.method.trains:
             return trainee, Progress()
+        in_step: Callable[[], AbstractContextManager[None]] = nullcontext
+        if self.execution.compile:
+            in_step = Compilation(trainee.network, classifier=self.backbone.classifier).step
         with self.reporter:
             progress = engine.fit(
                 trainee,
@@ -174,6 +178,8 @@ class Process:
                 fabric=self.fabric,
                 checkpoint=self.folder / "last.ckpt",
                 resume=resume,
+                clock=self.clock,
+                in_step=in_step,
                 on_epoch=self._end_epoch,
                 on_step=self.reporter.step,
                 on_refresh=self._refresh,
@@ -185,13 +191,11 @@ class Process:
 
     def _begin(self, trainee: Trainee) -> None:
         """Let the method initialize the classifier, and show what is finished already."""
-        started = time.perf_counter()
         self.first = self.method.begin(trainee, self._some(self.images))
-        self.began = time.perf_counter() - started
         if self.first and self.method.trains:
             for images in self.images:
                 score = self._score(images, self.first[images.domain])
-                self.reporter.first(score, seconds=self.began, target=self._name(images))
+                self.reporter.first(score, seconds=self.clock.total(), target=self._name(images))
 
     def _name(self, images: Observer) -> str:
         """Returns the target's name where there are several, for messages."""
@@ -266,9 +270,25 @@ class Process:
         if scores and "" not in scores:
             metrics["target_accuracy"] = float(np.mean([*scores.values()]))
         self.reporter.epoch(metrics)
+        self._keep_config()
         if self.attempt is not None and self.attempt.judge is not None:
             look = partial(self.images[0].midway, trainee.network)
             self.attempt.judge(metrics["epoch"], look)
+
+    def end(self, trainee: Trainee, progress: Progress) -> None:
+        """Finish, judge and write, for each target."""
+        phase, results = self.clock.phase, {}
+        with phase("evidence"):
+            unadapted = self.unadapted(trainee)
+        for images in self.images:
+            with phase("candidates"):
+                predictor, chosen = self.finish(trainee, images)
+            with phase("evidence"):
+                outputs, figures = self.judge(images, predictor, unadapted)
+            with phase("files"):
+                result = self.write(images, predictor, outputs, progress, figures | chosen)
+            results[images.domain] = result
+        self.conclude(results, progress)
 
     def unadapted(self, trainee: Trainee) -> Unadapted:
         """Returns the network without adaptation, if the run is judged and the method has one."""
@@ -278,7 +298,7 @@ class Process:
         most, read = SAMPLE // len(sources), self.images[0].batches
         networks: list[nn.Module | None] = []
         if self.is_judged:
-            with self._optional("network without adaptation"):
+            with _optional(self.reporter, "network without adaptation"):
                 few = {name: read(source, most) for name, source in sources.items()}
                 each = [ByDomain({name: some}) for name, some in few.items()]
                 parts = [ByDomain(few), *(each if len(few) > 1 else ())]
@@ -332,10 +352,9 @@ class Process:
         seen: Outputs | None = None
         figures: dict[str, Any] = {"estimated_accuracy": None}
         if self.is_judged:
-            with self._optional("outputs to judge it by, and no report"):
+            with _optional(self.reporter, "outputs to judge it by, and no report"):
                 seen = self._look(images, predictor, unadapted)
-                holdout = self.settings.holdout
-                figures |= accuracy.judge(seen, holdout=holdout, classes=self.classes)
+                figures |= accuracy.judge(seen, classes=self.classes)
         if seen is None:
             logits = models.predict(predictor, images.batches(target))
             self._warn_of_collapse(logits, self._name(images))
@@ -378,18 +397,21 @@ class Process:
         """
         target, classes = images.target.scored, self.classes
         folder = self.folder / self._name(images)
+        self._keep_config()
+        for name in (outputs.NAME, record.NAME, memory.NAME):  # of a killed run, before this one
+            (folder / name).unlink(missing_ok=True)
         if seen is not None:
-            with self._optional("outputs beside it"):
+            with _optional(self.reporter, "outputs beside it"):
                 outputs.save(folder, seen, classes=classes)
         if seen is not None and self.execution.report:
-            with self._optional("evidence for a report"):
+            with _optional(self.reporter, "evidence for a report"):
                 sources = [*self._sources().values()]
                 evidence = record.record(
                     self.method, seen, sources=sources, target=target, classes=classes
                 )
                 record.save(folder / record.NAME, evidence)
         if self.is_judged:
-            with self._optional("memory of its domains, to go on from"):
+            with _optional(self.reporter, "memory of its domains, to go on from"):
                 memory.save(folder, self._remember(images, predictor, seen), classes=classes)
         network = copy.deepcopy(predictor).cpu().eval()
         model = models.Model(network, classes, images.preprocessing, self.backbone.name)
@@ -408,18 +430,33 @@ class Process:
             "seed": self.settings.seed,
             "epochs": len(progress.history),
             "steps": progress.step,
-            "seconds": round(self.began + progress.seconds, 3),
+            "seconds": 0.0,  # until it is written
+            "source_images": self._count_sources(images),
             **figures,
         }
         if folder != self.folder:
-            config = run_folder.read_config(self.folder / "config.json")
-            files.write_json(folder / "config.json", config | {"target": target.name})
-        files.write_json(folder / "result.json", result)
+            files.write_json(folder / "config.json", self.config | {"target": target.name})
+        result = self._write_time(folder, result)
         self.reporter.finished(result, folder)
-        with self._optional("report"):
-            page = write_page(folder, self.execution)
-            if page is not None:
-                self.reporter.say(f"report: {page}")
+        with self.clock.phase("report"):
+            _try_page(folder, self.execution, self.reporter)
+        _try_card(folder, self.reporter)
+        with _optional(self.reporter, "time of its report", can_resume=False):
+            result |= self._write_time(folder, result)
+        return result
+
+    def _count_sources(self, images: Observer) -> int | None:
+        """Returns how many images the sources have, with what is held out; None without any."""
+        parts = [*images.sources.values(), *images.held_out.values()]
+        return sum(len(part.pixels) for part in parts) if parts else None
+
+    def _write_time(self, folder: Path, result: dict[str, Any]) -> dict[str, Any]:
+        """Write the result with what was waited for it until now. Returns it."""
+        spent = {name: round(seconds, 3) for name, seconds in self.clock.spent().items()}
+        result = result | {"seconds": round(self.clock.total(), 3)}
+        timing = {"seconds": result["seconds"], "phases": spent}
+        files.write_json(folder / "timing.json", timing)
+        files.write_json(folder / "result.json", result)
         return result
 
     def _remember(self, images: Observer, predictor: nn.Module, seen: Outputs | None) -> Memory:
@@ -449,7 +486,7 @@ class Process:
         self._write_metrics(self.folder, progress, "")
         summary = shared | {"target_accuracy": mean, "targets": results}
         summary["target"] = " + ".join(result["target"] for result in results.values())
-        files.write_json(self.folder / "result.json", summary)
+        self._write_time(self.folder, summary)
 
     def _write_metrics(self, folder: Path, progress: Progress, target: str) -> None:
         """Write a line for each epoch, with the scores of one of several targets or of them all."""
@@ -457,18 +494,55 @@ class Process:
         lines = [json.dumps(metrics) for metrics in history]
         files.write_text(folder / "metrics.jsonl", "".join(f"{line}\n" for line in lines))
 
-    @contextmanager
-    def _optional(self, what: str) -> Iterator[None]:
-        """Let a trained run end well even if something that only describes it fails."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, the model is worth more
-            self.reporter.warn(f"the run has no {what} ({type(error).__name__}: {error})")
+    def _keep_config(self) -> None:
+        """Write config.json again if the run's folder was removed, or moved away, meanwhile."""
+        path = self.folder / "config.json"
+        if self.fabric.is_global_zero and not path.exists():
+            files.write_json(path, self.config)
+            self.reporter.warn(f"{self.folder} was removed; what comes now is in a new one")
 
     def _warn_of_collapse(self, logits: Tensor, target: str) -> None:
         warning = accuracy.collapse(logits.argmax(1).numpy(), logits.shape[1])
         if warning:
             self.reporter.warn(f"{target}: {warning}" if target else warning)
+
+
+@contextmanager
+def _optional(reporter: Reporter, what: str, *, can_resume: bool = True) -> Iterator[None]:
+    """Let a trained run end well even if something that only describes it fails.
+
+    A disk that is full is another matter: it can be emptied, and the run resumed.
+    """
+    try:
+        yield
+    except Exception as error:
+        if can_resume and isinstance(error, files.UnwritableError):
+            raise
+        reporter.warn(f"the run has no {what} ({type(error).__name__}: {error})")
+
+
+def complete(found: Run | TargetRuns, execution: Execution) -> None:
+    """Write the pages of a finished run that was killed before it came to them, and tidy up."""
+    reporter = Reporter(quiet=execution.quiet, title="")
+    files.remove_leftovers(found.folder)
+    for run in found.values() if isinstance(found, TargetRuns) else [found]:
+        files.remove_leftovers(run.folder)
+        if not (run.folder / NAME).exists():
+            _try_page(run.folder, execution, reporter)
+        if not (run.folder / card.NAME).exists():
+            _try_card(run.folder, reporter)
+
+
+def _try_page(folder: Path, execution: Execution, reporter: Reporter) -> None:
+    with _optional(reporter, "report", can_resume=False):
+        page = write_page(folder, execution)
+        if page is not None:
+            reporter.say(f"report: {page}")
+
+
+def _try_card(folder: Path, reporter: Reporter) -> None:
+    with _optional(reporter, "model card", can_resume=False):
+        card.write(folder)
 
 
 def write_page(folder: Path, execution: Execution) -> Path | None:

@@ -7,7 +7,7 @@ from dial.references._accumulators import (
     SampleAccumulator,
 )
 from dial.references._blocks import diagonal, inverse_root, multiply
-from dial.references._fused import align
+from dial.references._fused import align, kept
 from dial.references._synchronization import synchronize, unsynchronized
 from dial.references.anchored import Anchored
 from dial.references.generalized import Generalized
@@ -50,6 +50,7 @@ __all__ = [
     "describe",
     "diagonal",
     "inverse_root",
+    "kept",
     "multiply",
     "per_channel",
     "resolve",

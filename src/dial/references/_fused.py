@@ -29,7 +29,7 @@ from dial.references.interface import (
 from dial.references.laplace import Laplace
 from dial.references.normal import Normal
 
-_aten = torch.ops.aten
+_backward = torch.ops.aten.native_batch_norm_backward.default  # of torch's batch normalization
 
 
 def align(
@@ -47,15 +47,20 @@ def align(
         sizes: how many samples each domain has.
         shared: the affine and the prior.
         tracking: the running statistics of each domain.
+
+    Like `kept`, keeps `x` alive until the backward pass.
     """
-    align_one: Callable[[Tensor, Shared, Tracking], Tensor] = reference.align
-    if type(reference) is Normal and (len(sizes) == 1 or not _has_kernels(x)) and processes() == 1:
-        align_one = partial(_batch_norm, reference.eps)
-    elif type(reference) in (Normal, Anchored) and _has_kernels(x):
+    if type(reference) is Normal and len(sizes) == 1 and processes() == 1:
+        return _batch_norm(reference.eps, _saved(x), shared, tracking[0])
+    if type(reference) in (Normal, Anchored) and _has_kernels(x):
         y: Tensor = _Moments.apply(
-            dense(x, like=x), *shared[:2], reference, shared.prior, sizes, tracking
+            _saved(x), shared.weight, shared.bias, reference, shared.prior, sizes, tracking
         )
         return y
+    x = kept(x)
+    align_one: Callable[[Tensor, Shared, Tracking], Tensor] = reference.align
+    if type(reference) is Normal and processes() == 1:
+        align_one = partial(_batch_norm, reference.eps)
     elif type(reference) is Laplace and _has_kernels(x):
         align_one = partial(_laplace, reference.eps)
     if len(sizes) == 1:
@@ -64,12 +69,38 @@ def align(
     return torch.cat([align_one(part, shared, average) for part, average in parts])
 
 
+def kept(x: Tensor) -> Tensor:
+    """Returns `x`, which stays alive until the backward pass, whatever that saves."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return x
+    y: Tensor = _Kept.apply(x)
+    return y
+
+
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Returns mean and biased variance of a batch; not differentiable."""
     if _has_kernels(x):
         return _moments(dense(x, like=x))
     var, mean = torch.var_mean(widen(x).transpose(0, 1).flatten(1), dim=1, correction=0)
     return mean, var
+
+
+def _saved(x: Tensor) -> Tensor:
+    """Returns `x` in a dense layout, for a node that saves its input: that keeps `x` itself."""
+    return x if dense(x, like=x) is x else dense(kept(x), like=x)
+
+
+class _Kept(torch.autograd.Function):
+    """The identity, and a reference to its input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:  # noqa: ARG004
+        return g
 
 
 def _batch_norm(eps: float, x: Tensor, shared: Shared, tracking: Tracking) -> Tensor:
@@ -100,35 +131,41 @@ class _Moments(torch.autograd.Function):
         sizes: Sequence[int],
         tracking: Sequence[Tracking],
     ) -> Tensor:
-        y = torch.empty_like(x)
         ctx.w = reference.weight if isinstance(reference, Anchored) and prior else 1.0
         ctx.sizes, ctx.counts, ctx.synchronized = list(sizes), [], processes() > 1
-        transforms: list[Tensor] = []
-        for out, part, average in zip(
-            y.split(ctx.sizes), x.split(ctx.sizes), tracking, strict=True
+        y, dtype = torch.empty_like(x), torch.promote_types(x.dtype, torch.float32)
+        locations, inverses = x.new_empty((2, len(ctx.sizes), x.shape[1]), dtype=dtype).unbind()
+        for out, part, average, location, inverse in zip(
+            y.split_with_sizes(ctx.sizes),
+            x.split_with_sizes(ctx.sizes),
+            tracking,
+            locations.unbind(),
+            inverses.unbind(),
+            strict=True,
         ):
             count = part.numel() // part.shape[1]
             if isinstance(reference, Normal) and not ctx.synchronized:
-                transforms += _batch_norm_(out, part, average, weight, bias, reference.eps)
+                _batch_norm_(out, part, average, weight, bias, reference.eps, location, inverse)
             else:
                 mean, var = _moments(part)
                 if ctx.synchronized:
                     mean, var, count = global_moments(mean, var, count)
                 batch = Statistics(mean, var)
                 average.update(reference.tracked(batch, count))
-                location, square = reference.transform(batch, prior)
-                _affine_(out, part, location, square, weight, bias)
-                transforms += [location, square.rsqrt()]
+                center, square = reference.transform(batch, prior)
+                _affine_(out, part, center, square, weight, bias)
+                location.copy_(center)
+                torch.rsqrt(square, out=inverse)
             ctx.counts.append(count)
-        ctx.save_for_backward(x, weight, *transforms)
+        ctx.save_for_backward(x, weight, locations, inverses)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, _, location, *_ = ctx.saved_tensors
+        x, _, locations, _ = ctx.saved_tensors
         g = dense(g, like=x)
-        if len(ctx.sizes) == 1 and not ctx.synchronized and x.dtype == location.dtype:
+        if len(ctx.sizes) == 1 and not ctx.synchronized and x.dtype == locations.dtype:
             dx, weight_grad, bias_grad = _Moments._backward_one(ctx, g)
         else:
             dx, weight_grad, bias_grad = _Moments._backward_parts(ctx, g)
@@ -142,22 +179,20 @@ class _Moments(torch.autograd.Function):
 
     @staticmethod
     def _backward_parts(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, weight, *transforms = ctx.saved_tensors
+        x, weight, locations, inverses = ctx.saved_tensors
         dx = torch.empty_like(x)
+        factors = inverses if weight is None else inverses * weight
         sums: list[tuple[Tensor, ...]] = []
-        for dx_part, g_part, x_part, location, inverse, count in zip(
-            *(tensor.split(ctx.sizes) for tensor in (dx, g, x)),
-            transforms[::2],
-            transforms[1::2],
+        for dx_part, g_part, x_part, location, inverse, square, factor, count in zip(
+            *(tensor.split_with_sizes(ctx.sizes) for tensor in (dx, g, x)),
+            *(rows.unbind() for rows in (locations, inverses, inverses.pow(-2), factors)),
             ctx.counts,
             strict=True,
         ):
             sums.append(_gradient_sums(g_part, x_part, location, inverse))
             sum0, sum1 = global_sums(*sums[-1]) if ctx.synchronized else sums[-1]
-            share = -ctx.w / count
-            slope = sum1 * inverse
-            _affine_(dx_part, x_part, location, None, slope * share, sum0 * share)
-            factor = inverse if weight is None else inverse * weight
+            share = -ctx.w / count  # of the sums, which themselves exceed half precision
+            _affine_(dx_part, x_part, location, square, sum1 * share, sum0 * share)
             dx_part.add_(g_part).mul_(per_channel(factor, x))
         total0, total1 = (reduce(torch.add, terms) for terms in zip(*sums, strict=True))
         return dx, total1, total0
@@ -169,10 +204,11 @@ class _Moments(torch.autograd.Function):
         With `s / sqrt(w)` as scale and `weight / sqrt(w)` as weight the kernel returns
         `weight / s * (g - G0/n - w/n h G1)`; the excess in `G0` is added back.
         """
-        x, weight, location, inverse = ctx.saved_tensors
+        x, weight, *transforms = ctx.saved_tensors
+        location, inverse = (values[0] for values in transforms)
         root = math.sqrt(ctx.w)
         factor = torch.ones_like(inverse) if weight is None else weight
-        dx, sum1, sum0 = _aten.native_batch_norm_backward(
+        dx, sum1, sum0 = _backward(
             g, x, factor / root, None, None, location, inverse * root, True, 0.0, [True] * 3
         )
         if ctx.w != 1:
@@ -246,7 +282,7 @@ def _has_kernels(x: Tensor) -> bool:
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    mean, var = _aten.batch_norm_update_stats(widen(x), None, None, 0.0)
+    mean, var = torch.batch_norm_update_stats(widen(x), None, None, 0.0)
     return mean, var
 
 
@@ -254,25 +290,14 @@ def _affine_(
     out: Tensor,
     x: Tensor,
     location: Tensor,
-    square: Tensor | None,
+    square: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
 ) -> None:
-    """`out = weight (x - location) / sqrt(square) + bias`; without `square`, no division."""
-    if square is None:
-        square = torch.ones_like(location)
-    _aten.native_batch_norm.out(
-        x,
-        weight,
-        bias,
-        location,
-        square,
-        False,
-        0.0,
-        0.0,
-        out=out,
-        save_mean=location.new_empty(0),
-        save_invstd=location.new_empty(0),
+    """`out = weight (x - location) / sqrt(square) + bias`."""
+    none = location.new_empty(0)
+    torch.native_batch_norm(
+        x, weight, bias, location, square, False, 0.0, 0.0, out=(out, none, none)
     )
 
 
@@ -283,31 +308,29 @@ def _batch_norm_(
     weight: Tensor | None,
     bias: Tensor | None,
     eps: float,
-) -> tuple[Tensor, Tensor]:
-    """Batch normalization of `x` into `out`; returns the mean and the inverse deviation."""
-    dtype = widen(x[:0]).dtype
-    mean, inverse = (x.new_empty(x.shape[1], dtype=dtype) for _ in range(2))
-    running, momentum = tracking
-    _aten.native_batch_norm.out(
+    mean: Tensor,
+    inverse: Tensor,
+) -> None:
+    """Batch normalization of `x` into `out`, and its mean and inverse deviation."""
+    location, spread = tracking.running or (None, None)
+    torch.native_batch_norm(
         x,
         weight,
         bias,
-        *(running or (None, None)),
+        location,
+        spread,
         True,
-        momentum,
+        tracking.momentum,
         eps,
-        out=out,
-        save_mean=mean,
-        save_invstd=inverse,
+        out=(out, mean, inverse),
     )
-    return mean, inverse
 
 
 def _gradient_sums(
     g: Tensor, x: Tensor, location: Tensor, inverse: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Returns `sum g` and `sum g h` with `h = (x - location) * inverse`."""
-    _, sum1, sum0 = _aten.native_batch_norm_backward(
+    _, sum1, sum0 = _backward(
         g, x, None, None, None, location, inverse, True, 0.0, [False, True, True]
     )
     return sum0, sum1

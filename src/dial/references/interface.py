@@ -36,12 +36,11 @@ class Tracking(NamedTuple):
     running: Statistics | None
     momentum: float
 
-    @torch.no_grad()
     def update(self, batch: Statistics) -> None:
         """Move the running statistics, if there are any, towards those of a batch."""
         if self.running is not None:
             for average, value in zip(self.running, batch, strict=True):
-                average.lerp_(value.to(average.dtype), self.momentum)
+                average.lerp_(value.detach().to(average.dtype), self.momentum)
 
 
 class Reference(ABC):

@@ -4,6 +4,8 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from dial.reporting.places import shareable
+
 
 class Step(NamedTuple):
     """A line, and what it is for."""
@@ -16,13 +18,13 @@ def next_steps(folder: Path, *, measured: bool) -> list[Step]:
     """Returns what can be done next; words in capitals are the user's to replace.
 
     Args:
-        folder: the run's, as the user names it.
+        folder: the run's, as the user names it; of an absolute path the lines have the last part.
         measured: whether the accuracy on the target is known.
 
     >>> next_steps(Path("my run"), measured=True)[0].line
     "dial predict 'my run' IMAGES"
     """
-    run = shlex.quote(str(folder))
+    run = shlex.quote(shareable(str(folder)))
     measure = Step("Measure the accuracy: label fifty images by hand", f"dial label {run}")
     return [
         *(() if measured else (measure,)),
@@ -37,4 +39,5 @@ def next_steps(folder: Path, *, measured: bool) -> list[Step]:
 
 def repeat(folder: Path) -> str:
     """Returns the line that makes the run again."""
-    return f"dial adapt --config {shlex.quote(str(folder / 'config.json'))} --out NEW"
+    config = Path(shareable(str(folder))) / "config.json"
+    return f"dial adapt --config {shlex.quote(str(config))} --out NEW"

@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined
 
 from dial.reporting import candidates, classes, metrics, next_steps, plots
 from dial.reporting.gallery import GALLERY, by_certainty, by_change
+from dial.reporting.places import is_shareable, shareable_names, shareable_settings
 from dial.reporting.record import Record
 
 _OPEN_TABLE = 12  # classes up to which the table of classes is not folded away
@@ -27,7 +28,7 @@ Context = dict[str, Any]
 def render(
     record: Record, *, config: Context, result: Context, history: list[Context], folder: Path
 ) -> str:
-    """Returns the page; every text in it is escaped.
+    """Returns the page; every text in it is escaped, and no path in it is absolute.
 
     `folder` is the run's, as the user names it.
     """
@@ -41,6 +42,8 @@ def render(
     )
     return environment.from_string(template).render(
         result=result,
+        source=shareable_names(result["source"]),
+        target=shareable_names(result["target"]),
         config=config,
         record=record,
         compared="before" in record.predicted,
@@ -48,6 +51,7 @@ def render(
         estimate=_estimate(result),
         noticed=_noticed(record, result),
         steps=next_steps.next_steps(folder, measured=record.labels is not None),
+        place=None if is_shareable(str(folder)) else folder.name,
         candidates=candidates.describe(result),
         curves=_curves(history),
         shift=_shift(record),
@@ -55,7 +59,7 @@ def render(
         embeddings=_embeddings(record),
         classes=_classes(record),
         galleries=_galleries(record),
-        settings=_settings(config["settings"]),
+        settings=shareable_settings(config["settings"]),
         repeat=next_steps.repeat(folder),
         script=script,
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -244,15 +248,6 @@ def _card(record: Record, row: int) -> Context:
         card["second"] = record.classes[record.runner_up[row]]
         card["confidence_second"] = _percent(float(record.runner_up_confidence[row]), 0)
     return card
-
-
-def _settings(settings: Context) -> list[tuple[str, Any]]:
-    """Returns all settings that have a value, the method's own last; no epochs beside steps."""
-    general = {name: value for name, value in settings.items() if name != "options"}
-    if general.get("steps") is not None:
-        general.pop("epochs", None)
-    pairs = (*general.items(), *settings["options"].items())
-    return [(name, value) for name, value in pairs if value is not None]
 
 
 def _percent(value: float, digits: int = 1) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 from dial import files
 from dial.data.prepare import PreparedDomain, PreparedSource
 from dial.errors import DialError, missing_extra
+from dial.files.records import require_arrays, require_type
 from dial.methods import Method
 from dial.reporting import gallery
 from dial.reporting.embedding import embed, separation
@@ -24,6 +25,28 @@ VERSION = 3
 POINTS = 150
 """Images of a domain that are embedded: t-SNE takes its time."""
 _WITHOUT_RUNNER_UP = 2  # the version before
+_KINDS: dict[str, Any] = {
+    "classes": list[str],
+    "fingerprint": str,
+    "adapts": bool,
+    "without": str,
+    "separation": dict[str, float],
+    "layers": list[str],
+    "sampled": list[int],
+    "gallery_names": dict[str, str],
+    "gallery_side": int,
+}
+_SHAPES = {  # as `require_arrays` wants them
+    "source_counts": "K int",
+    "labels": "N K",
+    "predicted": "N K",
+    "confidence": "N float",
+    "runner_up": "N K",
+    "runner_up_confidence": "N float",
+    "points": "M2 float",
+    "shift": "L2 float",
+    "gallery_pictures": "J int",
+}
 _DICTS = ("predicted", "confidence", "points", "shift", "gallery_pictures")  # of arrays
 
 Ints = npt.NDArray[np.int64]
@@ -124,15 +147,23 @@ def load(folder: Path) -> Record:
     if not path.exists():
         got = "none: the run was made without a report, or could not record it, or is too old"
         raise DialError(wanted=f"{wanted} in {path}", got=got, fix=fix)
-    values, tensors = files.load_tensors(path, wanted=wanted, version=None, fix=fix)
-    version = values.pop("version", None)
+    former = 1, _WITHOUT_RUNNER_UP
+    values, tensors = files.load_tensors(
+        path, wanted=wanted, version=VERSION, former=former, fix=fix
+    )
+    version = values.pop("version")
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    if version == 1:
-        return _from_version_1(values, arrays)
-    if version not in (_WITHOUT_RUNNER_UP, VERSION):
-        wanted = f"{wanted} in {path}, of version {VERSION}"
-        raise DialError(wanted=wanted, got=f"version {version}", fix=fix)
+    try:
+        found = (_from_version_1 if version == 1 else _from_file)(values, arrays)
+        _require_sound(found)
+    except (KeyError, TypeError, ValueError) as error:
+        got = f"a damaged file ({type(error).__name__}: {error})"
+        raise DialError(wanted=f"{wanted} in {path}", got=got, fix=fix) from error
+    return found
+
+
+def _from_file(values: dict[str, Any], arrays: dict[str, Any]) -> Record:
     values |= {field: {} for field in _DICTS}  # one may be empty
     for name, array in arrays.items():
         field, _, key = name.partition(".")
@@ -141,6 +172,38 @@ def load(folder: Path) -> Record:
         else:
             values[field] = array
     return Record(**values)
+
+
+def _require_sound(record: Record) -> None:
+    """Refuse values of other types, and arrays that do not fit each other, with a ValueError."""
+    for field, kind in _KINDS.items():
+        value = getattr(record, field)
+        require_type([*value] if isinstance(value, tuple) else value, kind, name=field)
+    count = len(record.predicted["after"])
+    if not count:
+        raise ValueError("no predictions")
+    sizes = {"K": len(record.classes), "L": len(record.layers), "N": count, "2": 2}
+    for name in _SHAPES:
+        value = getattr(record, name)
+        for array in value.values() if name in _DICTS else (value,):
+            require_arrays({name: array}, _SHAPES, dict(sizes))
+    _require_keys(record)
+
+
+def _require_keys(record: Record) -> None:
+    """Refuse a record that lacks what belongs to what it has, with a KeyError."""
+    predictors = ("after", *(("before",) if "before" in record.predicted else ()))
+    layers = [f"{each}.{layer}" for each in predictors for layer in ("features", "outputs")]
+    wanted: dict[str, Sequence[str]] = {"predicted": predictors, "confidence": predictors}
+    wanted["shift"] = predictors if record.layers else ()
+    wanted["separation"] = layers if record.points else ()
+    points = [f"{layer}.{domain}" for layer in layers for domain in ("source", "target")]
+    wanted["points"] = points if record.points else ()
+    wanted["gallery_pictures"] = [*record.gallery_names]
+    for field, keys in wanted.items():
+        missing = [key for key in keys if key not in getattr(record, field)]
+        if missing:
+            raise KeyError(f"{field}.{missing[0]}")
 
 
 def _from_version_1(values: dict[str, Any], arrays: dict[str, Any]) -> Record:

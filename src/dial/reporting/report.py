@@ -6,7 +6,7 @@ from typing import Any
 
 from dial import files
 from dial.deployment.runs import Run, locate, read_records
-from dial.errors import missing_extra
+from dial.errors import DialError, missing_extra
 from dial.reporting.record import load
 from dial.training.run_folder import read_config
 
@@ -45,11 +45,19 @@ def report(
         record = record.against(load(place), without=without)
     config = read_config(folder / "config.json")
     try:
+        from jinja2 import UndefinedError
+
         from dial.reporting.page import render
 
         text = render(record, config=config, result=result, history=history, folder=folder)
     except ImportError as error:
         raise missing_extra(error, "report") from error
+    except UndefinedError as error:
+        raise DialError(
+            wanted=f"all that a report shows in the files of the run in {folder}",
+            got=f"files without some of it ({error})",
+            fix="make the run again with this version of dial, in another folder",
+        ) from error
     path = Path(out or folder / NAME)
     files.write_text(path, text)
     return path

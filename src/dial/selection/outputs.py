@@ -22,6 +22,7 @@ from dial.data.evaluation import EvaluationBatches
 from dial.data.prepare import PreparedDomain, PreparedSource, PreparedTarget
 from dial.data.transforms import Preprocessing
 from dial.errors import DialError
+from dial.files.records import require_arrays
 from dial.layers import to_network, use_domain_if_any
 from dial.references import MomentAccumulator
 from dial.selection.neighborhood import Neighborhood, look_around
@@ -151,23 +152,43 @@ def load(folder: Path) -> Outputs:
     Raises:
         DialError: no such file, a damaged one, or one of another version.
     """
-    _, tensors = files.load_tensors(
-        folder / NAME,
-        wanted="the outputs of a finished run",
-        version=VERSION,
-        fix="finish the run, or repeat it with this version of dial in another folder",
-    )
+    path, wanted = folder / NAME, "the outputs of a finished run"
+    fix = "finish the run, or repeat it with this version of dial in another folder"
+    _, tensors = files.load_tensors(path, wanted=wanted, version=VERSION, fix=fix)
     parts: dict[str, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         part, _, array = name.partition(".")
         parts.setdefault(part, {})[array] = tensor.numpy()
-    return Outputs(
-        target=Observation(**parts["target"]),
-        training=LabelledObservation(**parts["training"]) if "training" in parts else None,
-        held_out=LabelledObservation(**parts["held_out"]) if "held_out" in parts else None,
-        before=Neighborhood(**parts["before"]) if "before" in parts else None,
-        first=parts["first"]["labels"] if "first" in parts else None,
-    )
+    try:
+        found = Outputs(
+            target=Observation(**parts["target"]),
+            training=LabelledObservation(**parts["training"]) if "training" in parts else None,
+            held_out=LabelledObservation(**parts["held_out"]) if "held_out" in parts else None,
+            before=Neighborhood(**parts["before"]) if "before" in parts else None,
+            first=parts["first"]["labels"] if "first" in parts else None,
+        )
+        _require_shapes(found)
+    except (KeyError, TypeError, ValueError) as error:
+        got = f"others ({type(error).__name__}: {error})"
+        raise DialError(wanted=f"{wanted} in {path}", got=got, fix=fix) from error
+    return found
+
+
+def _require_shapes(outputs: Outputs) -> None:
+    """Refuse arrays that do not fit each other, with a ValueError."""
+    shapes = {"logits": "NK float", "features": "ND float", "labels": "N K"}
+    target, around, sizes = outputs.target, outputs.before, dict[str, int]()
+    for part in (target, outputs.training, outputs.held_out):
+        if part is not None:
+            arrays = {name: getattr(part, name) for name in shapes}
+            require_arrays(arrays, shapes, sizes)
+            del sizes["N"]
+    require_arrays({"first": outputs.first}, {"first": "F K"}, sizes)
+    if around is not None:
+        own = {"of_target": "AT K", "of_source": "SU K", "labels": "S K"}
+        require_arrays(vars(around), own, sizes)
+    if max(sizes.get("F", 0), sizes.get("A", 0)) > len(target.logits):
+        raise ValueError("more target images than there are outputs of")
 
 
 @torch.no_grad()

@@ -5,13 +5,12 @@ beside it, `FIELD-VALUE.json`, of its scores by epoch and of its end. Trials run
 with the run's seed. A killed search can be resumed, and several processes can share one.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -20,12 +19,15 @@ from dial.console import Reporter, print_listing
 from dial.data import holdout
 from dial.data.domain import Domains
 from dial.errors import DialError
+from dial.files.records import read_json
 from dial.selection import outputs, validators
 from dial.selection.outputs import Outputs
 from dial.selection.pruning import Pruned, Standing, should_stop
 from dial.selection.validators import Validator
 from dial.training import grid, run_folder
+from dial.training.cluster import Cluster
 from dial.training.engine import Interrupted, NotFiniteError
+from dial.training.run_files import read_result
 from dial.training.settings import AUTO, Settings, name_of
 
 GRID = (0.0, 0.03, 0.1, 0.3, 1.0)
@@ -47,6 +49,16 @@ class Attempt:
     `Pruned`. None if trials are not stopped early."""
 
 
+class Record(TypedDict, total=False):
+    """What is kept of a trial; there is an outcome once it is over."""
+
+    epochs: dict[str, Standing]
+    score: float | None
+    outcome: str
+    error: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Trial:
     """One value of the field: a cell of the grid."""
@@ -59,7 +71,14 @@ class Trial:
     def read(self) -> dict[str, Any]:
         """Returns the record: score, outcome and seconds of a trial that is over, and epochs."""
         record: dict[str, Any] = {"epochs": {}}
-        return record | (json.loads(self.record.read_text()) if self.record.exists() else {})
+        try:
+            return record | (read_json(self.record, Record) if self.record.exists() else {})
+        except (OSError, ValueError) as error:
+            raise DialError(
+                wanted=f"the record of a trial in {self.record}",
+                got=f"a damaged file ({error})",
+                fix="remove it, and resume the search with its command and --resume",
+            ) from error
 
     def update(self, **entries: Any) -> None:
         """Change the record; only the process that holds the trial's lock may do so."""
@@ -130,12 +149,15 @@ def tune(
     prune: bool,
     quiet: bool,
     about: Mapping[str, Any],
+    cluster: Cluster | None = None,
+    started: float,
 ) -> None:
     """Run all trials and copy the run that the validator prefers into the folder.
 
     With `resume`, other processes may work on the same search; with `prune`, trials may be
-    stopped early. `about` is what a run's config.json says beside its settings and domains. Raises
-    `Interrupted` if the user stops it.
+    stopped early; on a `cluster`, trials are its tasks. `about` is what a run's config.json says
+    beside its settings and domains; `started` is when the user began to wait, on the clock of
+    `time.perf_counter`. Raises `Interrupted` if the user stops it.
     """
     counts = [holdout.count(source.labels, search.settings.holdout) for source in domains[0]]
     count, images = max(counts), sum(len(source.images) for source in domains[0])
@@ -144,20 +166,34 @@ def tune(
     _check_folder(folder, search, resume=resume)
     lock, result = folder / "trials" / "search.lock", folder / "result.json"
     trials = search.trials(lock.parent)
+    before = sum(trial.read()["seconds"] for trial in trials if trial.is_over())
     prune = prune and search.settings.steps is None and search.settings.epochs > 1
     run = partial(_run, search=search, trials=trials if prune else (), train=train)
+    reporter = Reporter(quiet=quiet or cluster is None, title="")
+    ended = partial(_show_end, search=search, reporter=reporter)
     try:
         with grid.held(lock):
             _begin(folder, search, domains, about)
         if not result.exists():
-            grid.run_grid(trials, run, wait=True, keep_going=False, finished=Trial.is_over)
+            if cluster is not None:
+                reporter.say(f"{len(trials)} trials on Ray, up to {cluster.at_once} at once")
+            grid.run_grid(
+                trials,
+                run,
+                wait=True,
+                keep_going=False,
+                finished=Trial.is_over,
+                report=ended,
+                cluster=cluster,
+            )
         with grid.held(lock):
             if not result.exists():
-                _install(folder, search, trials)
+                waited = before + time.perf_counter() - started
+                _install(folder, search, trials, seconds=waited)
     except KeyboardInterrupt:
         raise Interrupted from None
     if not quiet:
-        _show(json.loads(result.read_text()), search, folder)
+        _show(_result_of(folder), search, folder)
 
 
 def _check_folder(folder: Path, search: Search, *, resume: bool) -> None:
@@ -180,7 +216,8 @@ def _begin(folder: Path, search: Search, domains: Domains, about: Mapping[str, A
     config = run_folder.describe(search.settings, domains, **about) | {"search": identity}
     if path.exists():
         begun = run_folder.read_config(path)
-        begun["search"]["validator"] = validators.name_of(begun["search"]["validator"])
+        if "search" in begun:
+            begun["search"]["validator"] = validators.name_of(begun["search"]["validator"])
         run_folder.check_same(folder, begun, config)
     else:
         files.write_json(folder / "config.json", config)
@@ -202,7 +239,7 @@ def _run(trial: Trial, *, search: Search, trials: Sequence[Trial], train: Train)
         end |= {"outcome": "failed", "error": str(error)}
     end["seconds"] = round(time.perf_counter() - started, 1)
     if end["outcome"] == FINISHED:  # those of all processes that trained it
-        end["seconds"] = json.loads((trial.folder / "result.json").read_text())["seconds"]
+        end["seconds"] = _result_of(trial.folder)["seconds"]
     trial.update(**end)
 
 
@@ -234,10 +271,23 @@ def _keeping_the_source(trials: Sequence[Trial]) -> dict[float, bool]:
     return dict(zip(values, validators.keep_the_source(correct), strict=True))
 
 
-def _install(folder: Path, search: Search, trials: Sequence[Trial]) -> None:
+def _choose(scores: Mapping[float, float], search: Search, trials: Sequence[Trial]) -> float:
+    """Returns the smallest value whose score is as good as the best."""
+    parts = {
+        trial.value: validators.score_in_parts(search.validator, outputs.load(trial.folder))
+        for trial in trials
+        if trial.value in scores
+    }
+    values = sorted(scores)
+    equal = validators.as_good_as_the_best([scores[v] for v in values], [parts[v] for v in values])
+    return next(value for value, good in zip(values, equal, strict=True) if good)
+
+
+def _install(folder: Path, search: Search, trials: Sequence[Trial], *, seconds: float) -> None:
     """Copy the best run that keeps the source into the folder; its result last, as a run does.
 
-    Of equal scores the smallest value wins. No label of the target is used.
+    Of runs that score equally well the one with the smallest value is taken. No label of the
+    target is used. `seconds` are those of the whole search.
     """
     records = {trial.value: trial.read() for trial in trials}
     sound = _keeping_the_source(trials)
@@ -250,18 +300,45 @@ def _install(folder: Path, search: Search, trials: Sequence[Trial]) -> None:
         )
     for value, keeps in sound.items():
         records[value]["outcome"] = FINISHED if keeps else "worse on the source"
-    best = max((v for v in sound if sound[v]), key=lambda v: (records[v]["score"], -v))
+    scores = {value: records[value]["score"] for value, keeps in sound.items() if keeps}
+    best = _choose(scores, search, trials)
+    for value in scores:
+        if records[value]["score"] > records[best]["score"]:
+            records[value]["outcome"] = "not clearly better"
     records[best]["outcome"] = "chosen"
     columns = ("score", "outcome", "seconds")
     table = [{search.field: v} | {c: records[v][c] for c in columns} for v in sorted(records)]
     home = next(trial.folder for trial in trials if trial.value == best)
     choice = {"chosen": {search.field: best, "validator": validators.name_of(search.validator)}}
+    own = "config.json", "result.json", "timing.json", "report.html"
     for path in sorted(home.iterdir()):
-        if path.name not in ("config.json", "result.json", "report.html"):
+        if path.name[0] != "." and path.name not in own:
             files.copy(path, folder / path.name)
     files.write_json(folder / "config.json", run_folder.read_config(home / "config.json") | choice)
-    result = json.loads((home / "result.json").read_text())
-    files.write_json(folder / "result.json", result | choice | {"trials": table})
+    result = _result_of(home)
+    result |= {"seconds": round(seconds, 3), **choice, "trials": table}
+    files.write_json(folder / "result.json", result)
+
+
+def _result_of(folder: Path) -> dict[str, Any]:
+    """Returns the result of a trial, or of the whole search."""
+    try:
+        return read_result(folder)
+    except (OSError, ValueError) as error:
+        raise DialError(
+            wanted=f"the result of a run in {folder}",
+            got=f"a damaged result.json ({error})",
+            fix="remove it, and resume the search with its command and --resume",
+        ) from error
+
+
+def _show_end(outcome: grid.Outcome[Trial], *, search: Search, reporter: Reporter) -> None:
+    """Print how a trial on a cluster ended, whose own progress is not seen here."""
+    end = outcome.cell.read()
+    words = [outcome.cell.title, end["outcome"], f"{end['seconds']:.0f} s"]
+    if end["score"] is not None:
+        words.append(f"{validators.name_of(search.validator)} {end['score']:.4f}")
+    reporter.say("  ".join(words))
 
 
 def _show(result: dict[str, Any], search: Search, folder: Path) -> None:
@@ -269,9 +346,14 @@ def _show(result: dict[str, Any], search: Search, folder: Path) -> None:
     formats = {search.field: "g", "score": ".4f", "outcome": "", "seconds": ".0f"}
     titles = {"score": validators.name_of(search.validator)}
     rows = [
-        {titles.get(k, k): "" if row[k] is None else format(row[k], f) for k, f in formats.items()}
-        for row in result["trials"]
+        {titles.get(name, name): _shown(row.get(name), form) for name, form in formats.items()}
+        for row in result.get("trials", ())
     ]
     reporter = Reporter(quiet=False, title="")
     print_listing(rows, console=reporter.console)
     reporter.finished(result, folder)
+
+
+def _shown(value: Any, form: str) -> str:
+    """Returns a cell of the table; the file may have any value there."""
+    return format(value, form) if isinstance(value, float) else str("" if value is None else value)

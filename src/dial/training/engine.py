@@ -3,10 +3,9 @@
 import io
 import math
 import signal
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,10 @@ from torch import Tensor, nn
 from dial import files
 from dial.data.batches import Batch, Batches
 from dial.errors import DialError
+from dial.files.records import require_type
 from dial.methods import Method, Trainee
 from dial.training import torchrun
+from dial.training.clock import Clock
 from dial.training.launch import on_first
 from dial.training.settings import Settings
 
@@ -50,7 +51,8 @@ class Progress:
     """How far a run has come and what it measured: what a checkpoint holds beside tensors."""
 
     step: int = 0
-    seconds: float = 0.0
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds of each phase until the checkpoint."""
     counted: int = 0
     """Steps of the current epoch, which `sums` are over."""
     sums: dict[str, float] = field(default_factory=dict)
@@ -65,7 +67,9 @@ def fit(
     settings: Settings,
     fabric: Fabric,
     checkpoint: Path,
+    clock: Clock,
     resume: bool = False,
+    in_step: Callable[[], AbstractContextManager[None]] = nullcontext,
     on_epoch: Callable[[Trainee, dict[str, Any]], None] = lambda *_: None,
     on_step: Callable[[Progress, int, dict[str, float]], None] = lambda *_: None,
     on_refresh: Callable[[Trainee], None] = lambda *_: None,
@@ -79,7 +83,9 @@ def fit(
         settings: of the optimizer and its schedule.
         fabric: launched, with the device, the precision and the processes.
         checkpoint: the file to go on from and to write at each epoch and when stopped.
+        clock: measures the phases; it gets those from before if the run is resumed.
         resume: whether to go on from it, if it is there.
+        in_step: entered for each step.
         on_epoch: gets the trainee in eval mode and the epoch's record, to add to it.
         on_step: gets the progress, the number of all steps, and the losses.
         on_refresh: gets the trainee at the parts of the training in `method.refreshes`.
@@ -96,10 +102,13 @@ def fit(
     content = on_first(fabric, partial(_read, checkpoint)) if resume else None
     if content is not None:
         progress = _load(checkpoint, content, trainee, optimizer, batches)
+        clock.add(progress.spent)
     optimizer = fabric.setup_optimizers(optimizer)  # type: ignore[assignment]
 
     def save() -> None:
-        on_first(fabric, lambda: _save(checkpoint, trainee, optimizer, batches, progress))
+        progress.spent = clock.spent()
+        with clock.phase("checkpoints"):
+            on_first(fabric, lambda: _save(checkpoint, trainee, optimizer, batches, progress))
 
     def is_stopped() -> bool:
         """Returns whether any process was asked to stop, so that all end after the same step."""
@@ -108,18 +117,18 @@ def fit(
         asked = torch.tensor(float(bool(stop)), device=fabric.device)
         return bool(fabric.all_reduce(asked, reduce_op="sum"))
 
-    with _stopping() as stop:
+    with _stopping() as stop, clock.phase("steps"):
         while progress.step < total:
             trainee.train()
-            started = time.perf_counter()
             for batch in batches:
                 done = progress.step / total
                 if progress.step in refreshed:
-                    on_refresh(trainee.eval())
+                    with clock.phase("pseudo-labels"):
+                        on_refresh(trainee.eval())
                     trainee.train()
-                for group in optimizer.param_groups:
-                    group["lr"] = group["base_lr"] * settings.rate(done)
-                terms = _step(model, method, _to(batch, fabric.device), done, fabric, optimizer)
+                _set_rates(optimizer, settings.rate(done))
+                with in_step():
+                    terms = _step(model, method, _to(batch, fabric.device), done, fabric, optimizer)
                 progress.step += 1
                 progress.counted += 1
                 for name, value in terms.items():
@@ -127,7 +136,6 @@ def fit(
                 on_step(progress, total, terms)
                 over = progress.step == total
                 if not over and is_stopped():
-                    progress.seconds += time.perf_counter() - started
                     save()
                     raise Interrupted
                 if over:
@@ -135,10 +143,10 @@ def fit(
             record = {"epoch": len(progress.history) + 1, "step": progress.step, "lr": settings.lr}
             record["lr"] *= settings.rate((progress.step - 1) / total)
             record |= {name: value / progress.counted for name, value in progress.sums.items()}
-            on_epoch(trainee.eval(), record)
+            with clock.phase("epochs"):
+                on_epoch(trainee.eval(), record)
             progress.history.append(record)
             progress.sums, progress.counted = {}, 0
-            progress.seconds += time.perf_counter() - started
             save()
         if is_stopped():  # while the last epoch was judged: what comes after training is left too
             raise Interrupted
@@ -162,6 +170,11 @@ def build_optimizer(trainee: Trainee, settings: Settings) -> torch.optim.Optimiz
         return torch.optim.Adam(groups, lr=settings.lr)
     decay = settings.weight_decay
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum, weight_decay=decay)
+
+
+def _set_rates(optimizer: torch.optim.Optimizer, part: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * part
 
 
 def _step(
@@ -265,17 +278,23 @@ def _load(
         content = torch.load(io.BytesIO(stored), map_location="cpu", weights_only=True)
         if content["version"] != VERSION:
             raise KeyError(f"version {content['version']}")
+        known = {f.name for f in fields(Progress)}  # an older version stored more
+        stored_progress = {name: v for name, v in content["progress"].items() if name in known}
+        require_type(stored_progress, Progress, name="the progress")
+        progress = Progress(**stored_progress)
+        if min(progress.step, progress.counted) < 0:
+            raise ValueError("a step before the first")
         trainee.load_state_dict(content["trainee"])
         optimizer.load_state_dict(content["optimizer"])
+        batches.load_state_dict(content["batches"])
+        torch.set_rng_state(content["random"])
+        if content["random_cuda"] and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(content["random_cuda"])
     except DialError:
         raise
     except Exception as error:
         raise _unusable(path, error) from error
-    batches.load_state_dict(content["batches"])
-    torch.set_rng_state(content["random"])
-    if content["random_cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(content["random_cuda"])
-    return Progress(**content["progress"])
+    return progress
 
 
 def _unusable(path: Path, error: Exception) -> DialError:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -11,6 +12,7 @@ from filelock import FileLock, Timeout
 
 from dial import files
 from dial.errors import DialError
+from dial.training.cluster import Cluster
 
 
 class NoLocksError(DialError):
@@ -49,15 +51,22 @@ def run_grid(
     wait: bool,
     keep_going: bool,
     finished: Callable[[C], bool] = has_result,
+    begin: Callable[[C], None] = lambda _: None,
     report: Callable[[Outcome[C]], None] = lambda _: None,
+    cluster: Cluster | None = None,
 ) -> list[Outcome[C]]:
     """Run every unfinished cell, each under its lock, and return their outcomes.
 
     Any number of processes may share the cells; if one dies, its lock is released and another takes
     the cell over. With `wait`, cells run by others are waited for, which requires locks; otherwise
     they are skipped, and a file system without locks will do. With `keep_going`, a cell that raises
-    an Exception counts as failed. `report` gets each outcome after the cell's lock is released.
+    an Exception counts as failed. `begin` gets each cell before it runs, and `report` each outcome
+    after the cell's lock is released. On a `cluster`, each cell is a task, which takes the lock
+    there; `begin` gets none of them then.
     """
+    if cluster is not None:
+        alone = partial(_run_alone, run=run, wait=wait, finished=finished)
+        return _run_on(cluster, cells, alone, keep_going=keep_going, report=report)
     outcomes, remaining = list[Outcome[C]](), list(cells)
     while remaining:
         busy = []
@@ -72,6 +81,7 @@ def run_grid(
                     if not ours:
                         outcome = Outcome(cell, "skipped", "another process is at it")
                     elif not finished(cell):  # since we looked
+                        begin(cell)
                         outcome = _run(cell, run, keep_going=keep_going)
             outcomes.append(outcome)
             report(outcome)
@@ -87,8 +97,42 @@ def _run(cell: C, run: Callable[[C], Any], *, keep_going: bool) -> Outcome[C]:
     except Exception as error:
         if not keep_going:
             raise
-        line = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
-        return Outcome(cell, "failed", str(error) if isinstance(error, DialError) else line)
+        return _failed(cell, error)
+
+
+def _failed(cell: C, error: Exception) -> Outcome[C]:
+    line = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+    return Outcome(cell, "failed", str(error) if isinstance(error, DialError) else line)
+
+
+def _run_on(
+    cluster: Cluster,
+    cells: Sequence[C],
+    alone: Callable[[C], Outcome[C]],
+    *,
+    keep_going: bool,
+    report: Callable[[Outcome[C]], None],
+) -> list[Outcome[C]]:
+    outcomes = list[Outcome[C]]()
+
+    def each(cell: C, result: Outcome[C] | Exception) -> None:
+        if isinstance(result, Exception):
+            if not keep_going:
+                raise result
+            result = _failed(cell, result)
+        outcomes.append(result)
+        report(result)
+
+    cluster.run(alone, cells, each)
+    return outcomes
+
+
+def _run_alone(
+    cell: C, *, run: Callable[[C], Any], wait: bool, finished: Callable[[C], bool]
+) -> Outcome[C]:
+    """Run one cell of a grid, in a task."""
+    (outcome,) = run_grid([cell], run, wait=wait, keep_going=False, finished=finished)
+    return outcome
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from dial.data.datasets import open_domain, open_domains
@@ -17,6 +16,7 @@ from dial.data.domain import (
 )
 from dial.data.folders import is_archive_name
 from dial.errors import DialError
+from dial.files import expand_home
 from dial.training.launch import Execution
 
 Place = str | os.PathLike[str] | Domain
@@ -112,5 +112,6 @@ def absolute(place: Any) -> str | None:
     """Returns a path that holds from any folder, or a known domain's name; None for an object."""
     if place is None or isinstance(place, Domain):
         return None
-    path = Path(place).expanduser()
-    return str(path.resolve()) if path.exists() or is_archive_name(path) else os.fspath(place)
+    path = expand_home(place)
+    is_path = os.path.exists(path) or is_archive_name(path)  # answers False where Path raises
+    return str(path.resolve()) if is_path else os.fspath(place)

@@ -1,27 +1,19 @@
 """Where a run computes: the device, the precision, and how many processes share every batch."""
 
-import ctypes
 import multiprocessing
-import os
-import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from dial.allocator import keep_memory
+from dial.data.cache_entries import parse_size
 from dial.errors import DialError
 from dial.training import torchrun
 
 T = TypeVar("T")
-
-# Of glibc's malloc.h: what mallopt takes. Its own values grow with what a program frees, up to
-# those of _GROWN; once mallopt is called they do not grow any more, so these are left behind.
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4
-_KEEPING = {_TRIM_THRESHOLD: -1, _TOP_PAD: 256 * 1024**2, _MMAP_MAX: 0}
-_GROWN = {_TRIM_THRESHOLD: 64 * 1024**2, _TOP_PAD: 128 * 1024}
-_GROWN |= {_MMAP_THRESHOLD: 32 * 1024**2, _MMAP_MAX: 65536}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +24,19 @@ class Execution:
     """Device: auto, cpu, cuda or mps."""
     devices: int = 1
     """Processes that share every batch; under torchrun all that it started."""
+    ray: str | None = None
+    """Ray cluster for the trials of a search: auto for one that runs, local for this machine, or
+    HOST:PORT."""
     precision: str = "32-true"
     """Precision: 32-true, bf16-mixed or 16-mixed."""
+    compile: bool = False
+    """Compile the network for training steps: minutes at first, which only long runs pay back."""
     workers: int = 1
     """Threads that prepare batches."""
     cache_dir: str | None = None
     """Folder for decoded images; by default one in the user's cache."""
+    cache_limit: str | None = None
+    """Size that the cache may have, like 10GB; entries that were used least lately leave it."""
     use_cache: bool = True
     """Keep decoded images on disk, or decode them each time they are used."""
     skip_bad: bool = False
@@ -54,6 +53,8 @@ class Execution:
                 got=str(self.workers),
                 fix="use --workers 1",
             )
+        if self.cache_limit is not None:
+            parse_size(self.cache_limit)  # now, not after the images were opened
 
 
 def lead(function: Callable[[], T], execution: Execution) -> T:
@@ -191,36 +192,3 @@ def _call(
     ours = multiprocessing.parent_process() is not None  # a process that only runs `function`
     with keep_memory() if ours else nullcontext():
         function(fabric, *args, **kwargs)
-
-
-@contextmanager
-def keep_memory() -> Iterator[None]:
-    """Inside the `with`, freed memory is not given back to the system; afterwards all of it is.
-
-    A training step frees tensors of many megabytes that the next one asks for again, and on a CPU
-    a fifth of its time goes into pages that the system hands out anew. Does nothing where the C
-    library is not glibc, or where the environment tells it what to do.
-    """
-    library = _library()
-    if library is None:
-        yield
-        return
-    _set(library, _KEEPING)
-    try:
-        yield
-    finally:
-        _set(library, _GROWN)
-        library.malloc_trim(0)
-
-
-def _library() -> Any:
-    """The C library, if it is glibc and the environment does not set its options."""
-    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
-    is_set = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
-    glibc = hasattr(library, "mallopt") and hasattr(library, "malloc_trim")
-    return library if glibc and not is_set else None
-
-
-def _set(library: Any, options: dict[int, int]) -> None:
-    for option, value in options.items():
-        library.mallopt(option, value)

@@ -3,19 +3,23 @@
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 
 import dial
-from dial import methods
+from dial import files, methods
+from dial.data.cache_locks import alone
 from dial.data.domain import Domain, Domains
 from dial.errors import DialError
-from dial.training.settings import BEFORE, Settings
+from dial.files.records import read_json, require_type
+from dial.training.run_files import Config
+from dial.training.settings import AUTO, BEFORE, Settings
 
 AUTOMATIC = ("image_size", "append_after", "align_logits", "frozen", "method.reference")
 """Settings that can be left to the backbone."""
@@ -67,6 +71,30 @@ def is_finished(folder: Path, config: dict[str, Any], *, resume: bool) -> bool:
         raise already_there(folder)
     check_same(folder, read_config(folder / "config.json"), config)
     return (folder / "result.json").exists()
+
+
+@contextmanager
+def claim(folder: Path) -> Iterator[None]:
+    """Keep a run's folder from other processes, inside the `with`; makes it if need be.
+
+    Raises:
+        DialError: another process is at this run, or the folder cannot be made.
+    """
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.unwritable(folder, error) from error
+    with alone(folder) as is_ours:
+        if not is_ours:
+            raise files.taken(folder)
+        try:
+            yield
+        except BaseException:
+            if is_new:
+                with suppress(OSError):  # it holds something by now
+                    folder.rmdir()
+            raise
 
 
 def already_there(folder: Path) -> DialError:
@@ -177,7 +205,7 @@ def replay(
                 )
         execution = {k: v for k, v in config.get("execution", {}).items() if k in _REPEATED}
         return Settings(**(BEFORE | config["settings"])), inputs, execution
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError) as error:
         raise DialError(
             wanted=f"the config.json of a run in {path}",
             got=f"{type(error).__name__}: {error}",
@@ -192,13 +220,22 @@ def read_config(path: Path) -> dict[str, Any]:
         DialError: a file that is not there, or damaged.
     """
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(config, dict):
-            raise TypeError(f"a {type(config).__name__} in place of an object")
-    except (OSError, ValueError, TypeError) as error:
+        config: dict[str, Any] = read_json(path, Config)
+        _require_options(config.get("settings", {}))
+    except (OSError, ValueError) as error:
         raise DialError(
             wanted=f"the settings of a run in {path}",
             got=str(error),
             fix="name the config.json of a run, or start a run anew in another --out",
         ) from error
     return config
+
+
+def _require_options(settings: Mapping[str, Any]) -> None:
+    """Refuse settings of a method that are not of their fields' types, with a ValueError."""
+    name, options = settings.get("method"), settings.get("options", {})
+    if name not in methods.names():  # an object of somebody's own
+        return
+    for option, kind in get_type_hints(methods.kind(name)).items():
+        if options.get(option) is not None and not (kind is float and options[option] == AUTO):
+            require_type(options[option], kind, name=option)

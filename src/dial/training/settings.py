@@ -201,7 +201,7 @@ PRESETS: dict[str, Settings] = {
         optimizer="adam",
         lr=1e-3,
         weight_decay=0.0,
-        options={"entropy": 0.3, "warmup": 0.5},
+        options={"entropy": 0.3, "delay": 0.25, "warmup": 0.25},
     ),
 }
 
@@ -249,7 +249,7 @@ def choose(base: str | Settings, options: Mapping[str, Any]) -> Settings:
         DialError: no such preset or setting.
 
     >>> choose("digits_cnn", {"lr": 0.01, "entropy": 0.1}).options
-    {'entropy': 0.1, 'warmup': 0.5}
+    {'entropy': 0.1, 'delay': 0.25, 'warmup': 0.25}
     """
     from dial import methods
 

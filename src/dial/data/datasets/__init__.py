@@ -16,7 +16,7 @@ from dial.data.domain import (
 from dial.data.folders import find_shards, is_image_name, read_folder, read_list
 from dial.data.shards import read_shards
 from dial.errors import DialError
-from dial.files import printable
+from dial.files import expand_home, is_device, printable
 from dial.registry import Registry
 
 __all__ = [
@@ -58,8 +58,8 @@ def open_domain(
     domain = specification
     if not isinstance(domain, Domain):
         text = os.fspath(domain)
-        folder = Path(data).expanduser() if data is not None else None
-        path = Path(os.path.expanduser(text))
+        folder = expand_home(data) if data is not None else None
+        path = expand_home(text)
         shards = find_shards(path)
         if shards:
             return read_shards(shards, name=printable(path), labelled=not unlabelled)
@@ -126,6 +126,12 @@ def _open_path(path: Path, data: Path | None) -> Domain | None:
         return read_folder(path)
     if not os.path.exists(path):
         return None
+    if is_device(path):
+        raise DialError(
+            wanted="a folder of images, an image, or a file that lists images",
+            got=f"{printable(path)}, a pipe or a device, which cannot be read twice",
+            fix="write the list to a file, and name that",
+        )
     if is_image_name(path):
         return Domain(printable(path), ImageFiles((path,)))
     listed = read_list(path, data=data)
@@ -135,9 +141,10 @@ def _open_path(path: Path, data: Path | None) -> Domain | None:
 def _embedded(listed: Domain, data: Path | None) -> Domain | None:
     """Returns listed images that are no files but rows of a data set: `digits:mnist/17`."""
     paths = listed.images.paths if isinstance(listed.images, ImageFiles) else ()
-    places = {path.parent.name for path in paths}
-    place = places.pop() if len(places) == 1 else ""
-    if place.partition(":")[0] not in names() or paths[0].exists():
+    place = paths[0].parent.name if paths else ""
+    if place.partition(":")[0] not in names() or os.path.exists(paths[0]):
+        return None
+    if any(path.parent.name != place for path in paths):
         return None
     domain = _open_named(place, data)
     rows = [int(path.name) for path in paths if path.name.isdecimal()]
@@ -155,7 +162,7 @@ def _open_named(text: str, data: Path | None) -> Domain:
     if not colon or os.sep in name:
         raise DialError(
             wanted="a folder of images, an image list, or data_set:domain like office31:amazon",
-            got=f"{text!r}, which does not exist",
+            got=f"{printable(text)!r}, which does not exist",
             fix="check the path; `dial list datasets` shows the data sets",
         )
     data_set = get(name)

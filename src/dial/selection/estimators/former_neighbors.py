@@ -8,6 +8,8 @@ from dial.selection.estimators._support import relative_support
 from dial.selection.estimators.interface import Estimator
 from dial.selection.outputs import Outputs
 
+_SCRATCH = "a network trained from scratch has only its own features, which share its mistakes"
+
 
 class FormerNeighbors(Estimator):
     """Relative support in the features of the pretrained network."""
@@ -16,7 +18,7 @@ class FormerNeighbors(Estimator):
         """Returns whether there are no such features."""
         if outputs.training is None:
             return "there are no source images to compare with"
-        return "" if outputs.before is not None else "the network was not a pretrained one"
+        return "" if outputs.before is not None else _SCRATCH
 
     def estimate(self, outputs: Outputs) -> float:
         """Returns the support, as a part of that of the source images among each other."""

@@ -5,6 +5,8 @@ import math
 from dial.errors import DialError
 from dial.registry import Registry
 from dial.selection.outputs import Outputs
+from dial.selection.validators._precision import as_good_as_the_best as as_good_as_the_best
+from dial.selection.validators._precision import score_without_groups
 from dial.selection.validators._soundness import correct_on_source as correct_on_source
 from dial.selection.validators._soundness import keep_the_source as keep_the_source
 from dial.selection.validators.interface import Validator as Validator
@@ -20,7 +22,8 @@ VALIDATORS: Registry[Validator] = Registry(
 names, describe = VALIDATORS.names, VALIDATORS.describe
 
 DEFAULT = "information_maximization"
-"""The validator of `--entropy auto`, which chooses among the runs that `keep_the_source`."""
+"""The validator of `--entropy auto`, which takes the smallest value among the runs that
+`keep_the_source` and of these are `as_good_as_the_best`."""
 
 
 class NoScoreError(DialError):
@@ -77,3 +80,8 @@ def score(validator: str | Validator, outputs: Outputs) -> float:
             fix="look at the run's losses; a lower --lr or --entropy keeps outputs finite",
         )
     return value
+
+
+def score_in_parts(validator: str | Validator, outputs: Outputs) -> list[float]:
+    """Returns the scores without each twentieth of the target images, for `as_good_as_the_best`."""
+    return score_without_groups(lambda part: score(validator, part), outputs)

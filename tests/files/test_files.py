@@ -1,10 +1,12 @@
 """Files replaced in one go, with the rights of any other file, and files of tensors."""
 
+import errno
 import json
 import os
 import stat
 import struct
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
@@ -23,6 +25,58 @@ def test_the_old_content_stays_until_the_new_is_whole(tmp_path: Path) -> None:
         files.write(path, fail)
     assert path.read_text() == "first"
     assert [entry.name for entry in path.parent.iterdir()] == ["a.txt"]
+
+
+def test_what_killed_processes_left_of_a_file_goes_when_it_is_written_again(tmp_path: Path) -> None:
+    left = tmp_path / ".a.txt-0_b1c2d3"
+    others = {".b.txt-0_b1c2d3", ".a.txt-mine", ".a.txt-0_b1c2d3.txt", "a.txt-0_b1c2d3"}
+    for name in (left.name, *others):
+        (tmp_path / name).write_text("half")
+    files.write_text(tmp_path / "a.txt", "whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", *others}
+    (tmp_path / ".b.txt-settings").write_text("of a file that is not there, maybe not of ours")
+    left.write_text("half")
+    files.remove_leftovers(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", *others, ".b.txt-settings"}
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_two_may_write_a_file_at_once(
+    has_locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    if not has_locks:
+        monkeypatch.setattr("fcntl.flock", refuse)
+    path = tmp_path / "a.txt"
+
+    def content(out: BinaryIO) -> None:
+        files.write_text(path, "by another")
+        assert path.read_text() == "by another"
+        out.write(b"by this one")
+
+    files.write(path, content)
+    assert path.read_text() == "by this one"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_file_that_another_takes_for_a_leftover_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that looks for leftovers may come right before the file is locked."""
+    began, lock = list[Path](), files.lock
+
+    def too_late(descriptor: int) -> None:
+        if not began:
+            began.extend(tmp_path.iterdir())
+            began[0].unlink()
+        lock(descriptor)
+
+    monkeypatch.setattr(files, "lock", too_late)
+    files.write_text(tmp_path / "a.txt", "whole")
+    assert began
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["whole"]
 
 
 def test_others_may_read_it_where_the_users_mask_says_so(tmp_path: Path) -> None:

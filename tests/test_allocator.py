@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from dial.training import launch
+from dial import allocator
 
 # In a process of its own: what other tests have left in memory would be counted too.
 SCRIPT = """
 import resource
 import torch
-from dial.training.launch import keep_memory
+from dial.allocator import keep_memory
 
 def faults(megabytes):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -29,7 +29,7 @@ print(faults(4))
 """
 
 
-@pytest.mark.skipif(launch._library() is None, reason="another allocator than glibc's own")
+@pytest.mark.skipif(allocator._library() is None, reason="another allocator than glibc's own")
 def test_pages_are_handed_out_once_inside_and_given_back_after() -> None:
     """Ten times 64 MB are 163,840 pages, or 320 large ones."""
     done = subprocess.run(
