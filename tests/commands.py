@@ -22,6 +22,7 @@ _SERVER.set_forkserver_preload(
 )
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STREAMS = ("stdout", "stderr")
+_PEAK = "peak"
 
 
 class Command:
@@ -32,6 +33,8 @@ class Command:
 
     def __init__(self, *words: object, changes: Mapping[str, object] | None = None) -> None:
         self._folder, self._written = TemporaryDirectory(), list[str]()
+        self.peak: int | None = None
+        """The most memory above what imports took, in MB, once it has ended; None if killed."""
         arguments = (self._folder.name, [*map(str, words)], dict(changes or {}))
         self._process = _SERVER.Process(target=_run, args=arguments)
         self._process.start()
@@ -50,6 +53,8 @@ class Command:
         if not self._written:
             files = [Path(self._folder.name, name) for name in _STREAMS]
             self._written = [file.read_text("utf-8") if file.exists() else "" for file in files]
+            measured = Path(self._folder.name, _PEAK)
+            self.peak = int(measured.read_text()) if measured.exists() else None
             self._folder.cleanup()
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
@@ -73,6 +78,14 @@ class Command:
             os.kill(self._process.pid, number)
 
 
+def run(*words: object) -> "subprocess.CompletedProcess[str]":
+    """Returns how `dial` with these words ended, and what it wrote."""
+    command = Command(*words)
+    out, err = command.communicate()
+    assert command.returncode is not None
+    return subprocess.CompletedProcess(["dial", *map(str, words)], command.returncode, out, err)
+
+
 def _run(folder: str, words: list[str], changes: dict[str, object]) -> None:
     import torch
 
@@ -85,4 +98,15 @@ def _run(folder: str, words: list[str], changes: dict[str, object]) -> None:
         module, _, attribute = name.rpartition(".")
         setattr(import_module(module), attribute, value)
     sys.argv = ["dial", *words]
-    main()
+    before = _memory("VmRSS")
+    try:
+        main()
+    finally:
+        Path(folder, _PEAK).write_text(str(_memory("VmHWM") - before))
+
+
+def _memory(name: str) -> int:
+    """Returns what this process takes, or took at most, in MB."""
+    # Not getrusage: there, a process that was just started has the peak of the one that started it.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith(f"{name}:"))

@@ -25,6 +25,8 @@ from dial import Run, cli, methods
 from dial.torchvision_guard import prepare_torchvision
 from dial.training import engine
 
+from .few_digits import CHANGES as FEW_DIGITS
+
 prepare_torchvision()  # tests import torchvision and timm themselves
 torch.set_num_threads(1)  # small tensors gain nothing from more
 os.environ["RAY_AUTH_MODE"] = "token"
@@ -56,6 +58,13 @@ Call = Callable[..., "Told"]
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the digits, which is enough for runs whose results nobody looks at closely."""
+    for name, value in FEW_DIGITS.items():
+        monkeypatch.setattr(name, value)
 
 
 @pytest.fixture(scope="session")
@@ -206,6 +215,11 @@ def office31() -> Path:
     if not (data / "office31").is_dir():
         pytest.skip("Office-31 is neither in DIAL_DATA nor in ../shared/data")
     return data / "office31"
+
+
+def slow(value: Any) -> Any:
+    """Returns a parameter whose tests are left to `make test-all`."""
+    return pytest.param(value, marks=pytest.mark.slow)
 
 
 class Told(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 import dial
 from dial.options import COMMON, EXECUTION, METHOD, TRAINING
 
-from .conftest import MakeFolder
+from .conftest import Call, MakeFolder, refused
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -167,22 +167,22 @@ def test_list_presets_shows_what_they_set() -> None:
     assert "steps 800" in rows["digits_cnn"]
 
 
-def test_settings_by_their_names(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_settings_by_their_names(call: Call, folders: tuple[Path, Path], tmp_path: Path) -> None:
     quick = ["--backbone", "timm:test_resnet", "--weights", "none", "--image-size", 32]
     quick += ["--steps", 1, "--batch-size", "8+4", "--no-report", "--quiet", "--no-cache"]
     out = tmp_path / "run"
     more = ["--set", "weight=0.5", "--set", "training.momentum=0.8", "--milestones", "0.5,0.75"]
-    result = run("adapt", *folders, *quick, "--method", "ddc", *more, "--out", out)
-    assert result.returncode == 0, result.stderr
+    told = call("adapt", *folders, *quick, "--method", "ddc", *more, "--out", out)
+    assert told.code == 0, told.err
     settings = json.loads((out / "config.json").read_text())["settings"]
     assert settings["options"]["weight"] == 0.5
     assert settings["momentum"] == 0.8
     assert settings["milestones"] == [0.5, 0.75]
     again = tmp_path / "again"
-    repeated = run(
+    told = call(
         "adapt", "--config", out / "config.json", "--out", again, "--no-report", "-q", "--no-cache"
     )
-    assert repeated.returncode == 0, repeated.stderr
+    assert told.code == 0, told.err
     one, two = ((folder / "model.safetensors").read_bytes() for folder in (out, again))
     assert one == two
 
@@ -196,11 +196,10 @@ def test_settings_by_their_names(folders: tuple[Path, Path], tmp_path: Path) -> 
         (["--config", "nowhere.json"], "wanted the settings of a run in nowhere.json"),
     ],
 )
-def test_settings_that_are_none(words: list[str], message: str, tmp_path: Path) -> None:
-    result = run("adapt", "digits:mnist", "digits:optdigits", "--out", tmp_path / "run", *words)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert result.stderr.count("\n") == 1
+def test_settings_that_are_none(call: Call, words: list[str], message: str, tmp_path: Path) -> None:
+    told = call("adapt", "digits:mnist", "digits:optdigits", "--out", tmp_path / "run", *words)
+    refused(told, message)
+    assert told.err.count("\n") == 1
 
 
 def test_the_command_runs_as_a_module() -> None:

@@ -9,6 +9,7 @@ from dial import demo as demonstration
 from dial import pipeline as adaptation
 
 
+@pytest.mark.usefixtures("few_digits")
 def test_it_ends_with_a_page_and_the_next_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

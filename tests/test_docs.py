@@ -16,6 +16,7 @@ DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 READERS_OWN = ('data="data"', '"photos"')  # these examples need folders of the reader's own
 
 
+@pytest.mark.usefixtures("few_digits")
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -25,6 +26,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             exec(compile(example, str(page), "exec"), {})  # noqa: S102
 
 
+@pytest.mark.slow
 def test_the_guide_to_a_model_that_is_there_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

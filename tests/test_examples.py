@@ -16,6 +16,7 @@ import pytest
 
 from dial.data.transforms import Preprocessing
 
+from .conftest import slow
 from .oracles import network_input
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -29,6 +30,7 @@ SCRIPTS = {
     "lightning_module": (8, 20, ("pytorch_lightning",)),
     "trainer": (12, 20, ("transformers", "accelerate")),
 }
+QUICK = "feature_vectors"  # the notebook is the digits' script in other words
 
 
 def require(*packages: str) -> None:
@@ -45,7 +47,10 @@ def accuracy_in(output: str, method: str) -> float:
     return float(found[1])
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == QUICK else slow(name) for name in SCRIPTS],
+)
 def test_scripts_run_and_learn(name: str) -> None:
     steps, least, packages = SCRIPTS[name]
     require(*packages)
@@ -87,6 +92,7 @@ def test_the_notebook_runs_and_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert accuracy_in(last, "DIAL") > 20
 
 
+@pytest.mark.slow
 def test_two_folders_to_a_deployed_model(office31: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     places = {

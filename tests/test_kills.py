@@ -32,26 +32,29 @@ class Command:
     words: str
     again: str = ""
     kills: int = 1
-    """So many times it is killed where it gives a file its name, without the slow tests."""
+    """So many times it is killed where it gives a file its name, without the slow tests,
+    which kill it there too."""
 
 
 RESUMED = "--resume"
 COMMANDS = {
     "adapt": Command(
-        f"adapt {{bright}} {{dark}} --out run --no-report {_TRAINING} {_SHORT}", RESUMED, kills=99
+        f"adapt {{bright}} {{dark}} --out run --no-report {_TRAINING} {_SHORT}", RESUMED, kills=4
     ),
     "adapt with a report": Command(
-        f"adapt {{bright}} {{dark}} --out run {_TRAINING} {_SHORT}", RESUMED
+        f"adapt {{bright}} {{dark}} --out run {_TRAINING} {_SHORT}", RESUMED, kills=0
     ),
     "adapt, much to read": Command(
         f"adapt {{large}} {{dark}} --out run --method frozen --no-report {_TRAINING} "
         "--cache-dir cache",
         RESUMED,
+        kills=0,
     ),
     "adapt to two targets": Command(
         f"adapt {{bright}} --target {{dark}} --target {{many}} --out run --no-report "
         f"{_TRAINING} {_SHORT}",
         RESUMED,
+        kills=0,
     ),
     "adapt --from": Command(
         f"adapt --from {{root}}/finished {{dark}} --out run --no-report {_SHORT}", RESUMED
@@ -60,14 +63,15 @@ COMMANDS = {
         f"adapt {{many}} {{dark}} --out run --entropy auto --holdout 0.75 --no-report "
         f"{_TRAINING} {_SHORT}",
         RESUMED,
+        kills=0,
     ),
     "bench": Command(
         "bench digits --out grid --tasks mnist-optdigits --methods source_only,adabn --seeds 0 "
         "--steps {epochs} --batch-size 8+8"
     ),
     "predict": Command("predict {root}/finished {many} {dark} --out labels.csv --top"),
-    "export to ONNX": Command("export {root}/finished network.onnx"),
-    "export to torch.export": Command("export {root}/finished network.pt2"),
+    "export to ONNX": Command("export {root}/finished network.onnx", kills=0),
+    "export to torch.export": Command("export {root}/finished network.pt2", kills=0),
     "export to safetensors": Command("export {root}/finished network.safetensors"),
     "report": Command("report {root}/finished --out page.html"),
     "label": Command("label {root}/finished --out page.html --count 20"),
@@ -128,12 +132,13 @@ def trial(request: pytest.FixtureRequest, places: dict[str, Path]) -> Trial:
     return Trial(COMMANDS[name], places | {"epochs": epochs}, home)
 
 
-def every_command(kind: str, *, epochs: int) -> pytest.MarkDecorator:
-    cases = [(name, kind, epochs) for name in COMMANDS]
-    return pytest.mark.parametrize("trial", cases, ids=[*COMMANDS], indirect=True)
+def each_of(names: Iterable[str], kind: str, *, epochs: int) -> pytest.MarkDecorator:
+    names = [*names]
+    cases = [(name, kind, epochs) for name in names]
+    return pytest.mark.parametrize("trial", cases, ids=names, indirect=True)
 
 
-@every_command("some", epochs=2)
+@each_of([name for name in COMMANDS if COMMANDS[name].kills], "some", epochs=2)
 def test_killed_before_a_file_gets_its_name(trial: Trial) -> None:
     whole = trial.folder("whole")
     changes = killing.run(trial.words(), whole)
@@ -143,7 +148,7 @@ def test_killed_before_a_file_gets_its_name(trial: Trial) -> None:
 
 
 @pytest.mark.slow
-@every_command("all", epochs=2)
+@each_of(COMMANDS, "all", epochs=2)
 def test_killed_before_any_change_of_a_file(trial: Trial) -> None:
     whole = trial.folder("whole")
     changes = killing.run(trial.words(), whole)
@@ -160,7 +165,7 @@ def kill_before_changes(numbers: Iterable[int], trial: Trial, whole: Path) -> No
 
 
 @pytest.mark.slow
-@every_command("random", epochs=8)
+@each_of(COMMANDS, "random", epochs=8)
 def test_killed_at_random_moments(trial: Trial) -> None:
     whole = trial.folder("whole")
     moments = killing.random_moments(trial.words(), whole, count=20)

@@ -40,6 +40,7 @@ from .conftest import (
     WITH_SOURCE,
     check_that_it_resumes,
     move_into_shuffled_folders,
+    slow,
 )
 from .oracles import network_input
 
@@ -175,7 +176,7 @@ def test_a_run_keeps_nothing_of_another_one_that_was_killed_in_its_folder(
         dial.report(settings["out"])
 
 
-@pytest.mark.parametrize("backbone", ["timm:test_resnet", "timm:test_efficientnet"])
+@pytest.mark.parametrize("backbone", ["timm:test_resnet", slow("timm:test_efficientnet")])
 def test_a_whitened_run_goes_through_everything(
     backbone: str, folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -222,9 +223,8 @@ def test_asked_to_stop_after_the_last_step_it_stops_too(
     assert dial.adapt(*folders, **settings, resume=True).result["steps"] == 4
 
 
-@pytest.mark.parametrize(
-    "reference", ["normal", pytest.param("epsilon", marks=pytest.mark.slow)]
-)  # references/test_synchronization.py has them all
+@pytest.mark.slow
+@pytest.mark.parametrize("reference", ["normal", "epsilon"])
 def test_two_processes_with_half_the_batch_train_as_one_does(
     reference: str, folders: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:

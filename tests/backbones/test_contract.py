@@ -9,6 +9,8 @@ import dial
 from dial import backbones, losses
 from dial.backbones import Backbone
 
+from ..conftest import slow
+
 FAMILIES = ("timm", "torchvision")
 REGISTERED = [name for name in backbones.BACKBONES.names() if name not in FAMILIES]
 NAMED = [
@@ -22,7 +24,7 @@ NAMED = [
     "torchvision:mobilenet_v2",
     "torchvision:shufflenet_v2_x0_5",
     "torchvision:squeezenet1_1",
-    "torchvision:vgg11_bn",
+    slow("torchvision:vgg11_bn"),
 ]
 CLASSES = 5
 SOURCE, TARGET = 4, 3

@@ -54,6 +54,7 @@ def beside_the_data(office31: Path, name: str) -> Path:
     return weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "torchvision:mobilenet_v2"])
 def test_the_right_class_is_in_the_top_five(name: str, office31: Path) -> None:
     weights: str | Path = "auto"
@@ -74,6 +75,7 @@ def test_the_right_class_is_in_the_top_five(name: str, office31: Path) -> None:
     torch.testing.assert_close(folded, before, rtol=0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_original_resnet_has_the_right_class_in_its_top_five(office31: Path) -> None:
     """For 23 of these 24 images, as the source of the weights says."""
     weights = beside_the_data(office31, "resnet50_v1.safetensors")

@@ -130,6 +130,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.slow
 def test_a_user_without_a_home(
     stranger: tuple[str, ...], folders: tuple[Path, Path], open_folder: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_user_without_a_home(
     assert (open_folder / "run" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_home_that_is_nowhere(
     stranger: tuple[str, ...], folders: tuple[Path, Path], open_folder: Path
 ) -> None:
@@ -198,6 +200,7 @@ def test_streams_that_are_closed_or_full(finished: Run, pair: tuple[Path, Path])
     assert command("check", "nowhere", "nowhere", streams="2>&-").code == 2
 
 
+@pytest.mark.slow
 def test_nothing_that_is_printed_ends_up_in_a_file_of_a_run(
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from dial.training.grid import held
 
 from .. import few_digits
 from ..commands import Command
-from ..test_cli import run as run_command
+from ..commands import run as run_command
 from .test_results import finish
 
 GRID: dict[str, Any] = {
@@ -330,6 +330,7 @@ def test_wrong_use_of_the_command() -> None:
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["paper-inception-bn", "paper-alexnet"])
 def test_the_papers_presets_on_real_images(preset: str, office31: Path, tmp_path: Path) -> None:
     outcome = bench(

@@ -6,6 +6,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from dial.benchmarking import bench
 
 from ..conftest import SmallCluster
@@ -34,6 +36,7 @@ def test_the_table_is_the_same(tmp_path: Path, cluster: SmallCluster) -> None:
     assert not bench("digits", out=tmp_path, quiet=True, ray="nowhere", **GRID).failed
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_nothing(tmp_path: Path, cluster: SmallCluster) -> None:
     # An epoch is 7 of the 10 steps.
     changes = {"tasks": "optdigits-mnist", "methods": "dial", "batch_size": "256+8"}
@@ -55,6 +58,7 @@ def test_a_worker_that_is_killed_changes_nothing(tmp_path: Path, cluster: SmallC
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_what_fails_there_ends_the_command_here(tmp_path: Path, cluster: SmallCluster) -> None:
     grid = {"methods": "dial", "steps": 20, "lr": 1e30}
     process = start(tmp_path, "--quiet", f"--ray={cluster.address}", **grid)
@@ -64,6 +68,7 @@ def test_what_fails_there_ends_the_command_here(tmp_path: Path, cluster: SmallCl
     assert told.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_stopped_it_says_how_to_go_on(tmp_path: Path, cluster: SmallCluster) -> None:
     process = start(tmp_path, f"--ray={cluster.address}", steps=100_000, methods="source_only")
     while not (cell(tmp_path, "source_only") / "last.ckpt").exists() and process.poll() is None:

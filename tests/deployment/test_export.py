@@ -19,8 +19,8 @@ import dial
 from dial import DialError, Run
 from dial.deployment import export as exporting
 
+from ..commands import run as command
 from ..conftest import CLASSES
-from ..test_cli import run as command
 
 SUFFIXES = ["onnx", "pt2", "safetensors"]
 

@@ -16,9 +16,9 @@ from dial.data.transforms import Preprocessing
 from dial.deployment import hub
 from dial.deployment.model import Model
 
+from ..commands import run as command
 from ..conftest import CLASSES
 from ..oracles import network_input
-from ..test_cli import run as command
 
 
 @pytest.fixture(scope="module")

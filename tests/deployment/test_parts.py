@@ -76,6 +76,7 @@ def test_the_csv_is_the_same(
     assert {path.name for path in tmp_path.iterdir()} == {"plain.csv", "ray.csv"}
 
 
+@pytest.mark.slow
 def test_iterating_gives_the_same_in_order(
     finished: Run, many: Path, cluster: SmallCluster
 ) -> None:
@@ -85,6 +86,7 @@ def test_iterating_gives_the_same_in_order(
     assert len(there.bad) == 2
 
 
+@pytest.mark.slow
 def test_an_array_keeps_its_names(finished: Run, cluster: SmallCluster) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), dtype=np.uint8)
     domains = [Domain("noise", ImageArray(pixels, "noise"))]
@@ -95,6 +97,7 @@ def test_an_array_keeps_its_names(finished: Run, cluster: SmallCluster) -> None:
     assert list(there) == list(here)
 
 
+@pytest.mark.slow
 def test_killed_it_repeats_no_part(
     finished: Run, many: Path, tmp_path: Path, cluster: SmallCluster
 ) -> None:
@@ -120,6 +123,7 @@ def test_killed_it_repeats_no_part(
         other.write(out)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_nothing(
     finished: Run, many: Path, tmp_path: Path, cluster: SmallCluster
 ) -> None:
@@ -138,6 +142,7 @@ def test_a_worker_that_is_killed_changes_nothing(
     assert len(without_progress(told)) == 4  # what could not be read, and how many could
 
 
+@pytest.mark.slow
 def test_wrong_use(finished: Run, many: Path, tmp_path: Path, cluster: SmallCluster) -> None:
     there = dial.predict(finished, [many], ray=cluster.address, device="cuda")
     with pytest.raises(DialError, match="wanted a machine of the Ray cluster with 1 CPUs and 1 G"):

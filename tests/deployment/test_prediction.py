@@ -14,9 +14,9 @@ import dial
 from dial import DialError, Run
 from dial.deployment.prediction import write_csv
 
+from ..commands import run as command
 from ..conftest import CLASSES
 from ..oracles import network_input
-from ..test_cli import run as command
 
 
 def expected(run: Run, path: Path) -> torch.Tensor:

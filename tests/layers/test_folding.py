@@ -30,6 +30,8 @@ from dial import (
     use_domain,
 )
 
+from ..conftest import slow
+
 NAMES = ["normal", "epsilon", "laplace", "anchored"]
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "resnet18": lambda: torchvision.models.resnet18(num_classes=7),
@@ -37,6 +39,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "shufflenet": lambda: torchvision.models.shufflenet_v2_x0_5(num_classes=7),
     "efficientnet_lite0": lambda: timm.create_model("tf_efficientnet_lite0", num_classes=7),
 }
+EACH_NETWORK = [slow(name) if name == "efficientnet_lite0" else name for name in NETWORKS]
 # BatchNorms that remain: those that do not follow a convolution directly.
 REMAINING = {"resnet18": 0, "densenet": 6, "shufflenet": 0, "efficientnet_lite0": 0}
 
@@ -65,7 +68,7 @@ def ours(model: nn.Module) -> list[nn.Module]:
 
 
 @pytest.mark.parametrize("reference", NAMES)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", EACH_NETWORK)
 def test_folded_network_is_plain_and_equal(name: str, reference: str) -> None:
     # In float64, so that the algebra is seen and not the conditioning of untrained networks.
     original = NETWORKS[name]().double()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from dial import adapt, methods
@@ -26,6 +27,7 @@ def test_the_network_keeps_all_but_its_classifier() -> None:
     torch.testing.assert_close(logits, candidate.logits, atol=1e-4, rtol=1e-4)  # type: ignore[union-attr]
 
 
+@pytest.mark.usefixtures("few_digits")
 def test_a_run_has_no_epoch_but_a_model_and_a_report(tmp_path: Path) -> None:
     run = adapt(
         "digits:optdigits", "digits:mnist", out=tmp_path / "run", method="frozen", quiet=True

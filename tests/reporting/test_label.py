@@ -19,8 +19,8 @@ from dial.reporting.label import render
 from dial.reporting.pictures import budget_of, encode
 from dial.selection.intervals import accuracy_interval
 
+from ..commands import run as command
 from ..conftest import CLASSES, SETTINGS
-from ..test_cli import run as command
 from .labelling import content, make_sample, opened, photograph, write_table
 
 

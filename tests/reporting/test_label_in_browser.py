@@ -362,6 +362,7 @@ def test_a_key_is_answered_at_once(browser: Any, tmp_path: Path) -> None:
     assert found < 100
 
 
+@pytest.mark.slow
 def test_webcam_by_keyboard(browser: Any, office31: Path, tmp_path: Path) -> None:
     run = dial.adapt(
         "office31:dslr",

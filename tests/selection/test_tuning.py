@@ -18,17 +18,20 @@ from dial.training import engine, grid
 from dial.training.settings import Settings
 
 from ..commands import Command
+from ..commands import run as run_command
 from ..conftest import (
     CLASSES,
     SETTINGS,
     move_into_shuffled_folders,
     picture,
+    slow,
 )
-from ..test_cli import run as run_command
 
 GRID = (0.0, 0.1, 1.0)
 # A small grid, and no pictures for a report, which take most of the time.
 CHANGES = {"dial.selection.tuning.GRID": GRID, "dial.reporting.record.record": None}
+
+EACH_VALIDATOR = [name if name == validators.DEFAULT else slow(name) for name in validators.names()]
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +214,7 @@ def test_asked_to_stop_it_says_how_to_go_on(
     assert "Traceback" not in shown
 
 
-@pytest.mark.parametrize("validator", validators.names())
+@pytest.mark.parametrize("validator", EACH_VALIDATOR)
 def test_target_labels_have_no_part_in_the_choice(
     validator: str, drawings: tuple[Path, Path], settings: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from .test_tuning import GRID, _small, drawings, settings
 __all__ = ["_small", "drawings", "settings"]  # fixtures
 
 
+@pytest.mark.slow
 def test_the_choice_is_the_same(
     drawings: tuple[Path, Path],
     settings: dict[str, Any],

@@ -97,6 +97,7 @@ def test_it_is_the_head_of_the_method_frozen() -> None:
     np.testing.assert_array_equal(adapted.predict(candidate.target.numpy()), logits.argmax(1))
 
 
+@pytest.mark.slow
 def test_a_run_on_digits_and_its_features_have_one_accuracy(tmp_path: Path) -> None:
     options = {"method": "frozen", "holdout": 0.0, "quiet": True}  # all images take part
     run = dial.adapt("digits:optdigits", "digits:mnist", out=tmp_path / "run", **options)

@@ -15,8 +15,8 @@ from dial import DialError
 from dial.training.cluster import Needs, _needs, connected
 from dial.training.grid import Outcome, run_grid
 
+from ..commands import run as command
 from ..conftest import SmallCluster
-from ..test_cli import run as command
 from .test_grid import Named, cells_in
 
 
@@ -55,6 +55,7 @@ def run(
         return run_grid(cells_in(folder)[:count], function, cluster=connection, **options)
 
 
+@pytest.mark.slow
 def test_cells_are_tasks_and_each_is_reported_here(cluster: SmallCluster, tmp_path: Path) -> None:
     reported: list[Outcome[Named]] = []
     outcomes = run(cluster, tmp_path, finish, report=reported.append)
@@ -66,6 +67,7 @@ def test_cells_are_tasks_and_each_is_reported_here(cluster: SmallCluster, tmp_pa
     assert {outcome.reason for outcome in again} == {"another process has finished it"}
 
 
+@pytest.mark.slow
 def test_errors_come_out_as_they_were_raised(cluster: SmallCluster, tmp_path: Path) -> None:
     outcomes = {each.cell.title[-1]: each for each in run(cluster, tmp_path, fail)}
     assert outcomes["0"].reason == "wanted a finite loss, got nan; fix: try a lower --lr"
@@ -84,6 +86,7 @@ def test_a_worker_that_dies_is_replaced(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_cell_that_kills_every_worker_is_given_up(cluster: SmallCluster, tmp_path: Path) -> None:
     (outcome,) = run(cluster, tmp_path, die, count=1)
     assert outcome.status == "failed"
@@ -113,6 +116,7 @@ def test_no_cluster_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         pass
 
 
+@pytest.mark.slow
 def test_a_cluster_with_another_token(cluster: SmallCluster, tmp_path: Path) -> None:
     words = ["bench", "digits", "--out", str(tmp_path), "--ray", cluster.address]
     made = subprocess.run(
@@ -155,6 +159,7 @@ def test_what_a_run_needs() -> None:
         _needs([], "cpu", 1)
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_shared(cluster: SmallCluster, tmp_path: Path) -> None:
     """A file system that this process alone has mounted, in a namespace of its own."""
     unshare = [shutil.which("unshare") or "false", "-m"]
@@ -175,6 +180,7 @@ def test_a_folder_that_is_not_shared(cluster: SmallCluster, tmp_path: Path) -> N
     assert made.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_one_run_is_not_for_ray(tmp_path: Path) -> None:
     domains = ["digits:mnist", "digits:optdigits"]
     made = command("adapt", *domains, "--out", tmp_path / "run", "--ray", "local")

@@ -144,6 +144,7 @@ def test_two_processes_train_as_one_does_and_the_first_writes(
     assert refused.stderr.count("dial: ") == 1
 
 
+@pytest.mark.slow
 def test_killed_on_one_machine_and_resumed_on_two_it_ends_as_an_undisturbed_run_does(
     machine: Machine, words: list[str], whole: subprocess.CompletedProcess[str]
 ) -> None:

@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from dial import files
@@ -23,6 +22,9 @@ from dial.training import torchrun
 from dial.training.clock import Clock
 from dial.training.launch import on_first
 from dial.training.settings import Settings
+
+if TYPE_CHECKING:  # it takes more than a second to import, and what is refused does without
+    from lightning_fabric import Fabric
 
 VERSION = 1
 _SOURCES_OF_FAILURE = (
@@ -65,7 +67,7 @@ def fit(
     batches: Batches,
     *,
     settings: Settings,
-    fabric: Fabric,
+    fabric: "Fabric",
     checkpoint: Path,
     clock: Clock,
     resume: bool = False,
@@ -182,7 +184,7 @@ def _step(
     method: Method,
     batch: Batch,
     done: float,
-    fabric: Fabric,
+    fabric: "Fabric",
     optimizer: torch.optim.Optimizer,
 ) -> dict[str, float]:
     """One update; the value of each term."""
