@@ -2,6 +2,7 @@
 
 import copy
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,8 +33,9 @@ def many(tmp_path_factory: pytest.TempPathFactory, make_image: MakeImage) -> Pat
 
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An export that pays for a hundred small images."""
+    """An export that pays for a hundred small images, and computes five at a time."""
     monkeypatch.setattr(runtime, "PAYS", 100 * 32 * 32)
+    monkeypatch.setattr(runtime, "_AT_ONCE", 5 * 32 * 32)
 
 
 @pytest.mark.usefixtures("cheap")
@@ -121,3 +123,26 @@ def test_batches_keep_their_order() -> None:
     batches = [([str(number)], torch.tensor([number])) for number in range(20)]
     for workers in (0, 1, 3):
         assert [*Runtime(slow_at_first, workers).run(iter(batches))] == batches
+
+
+def test_batches_are_made_with_one_thread_that_the_caller_does_not_notice() -> None:
+    seen = []
+
+    def batches() -> Iterator[tuple[list[str], Tensor]]:
+        for number in range(3):
+            seen.append(torch.get_num_threads())
+            yield [str(number)], torch.tensor([number])
+        raise OSError
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        of_caller = []
+        with pytest.raises(OSError):  # noqa: PT012 - there is no result without the loop
+            for _ in Runtime(lambda images: images, workers=1).run(batches()):
+                of_caller.append(torch.get_num_threads())
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert seen == [1, 1, 1]
+    assert set(of_caller) == {2}

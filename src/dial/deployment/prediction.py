@@ -22,7 +22,7 @@ from dial.data.domain import Domain, ImageFiles, Labels, abbreviate
 from dial.data.evaluation import stream_images
 from dial.deployment import model as models
 from dial.deployment.runs import Run
-from dial.deployment.runtime import Runtime, export_for_many, runtime_for
+from dial.deployment.runtime import Runtime, export_for_many, one_thread, runtime_for
 from dial.errors import DialError
 from dial.selection.intervals import accuracy_interval
 
@@ -392,7 +392,8 @@ def _is_at(path: Path, out: TextIO) -> bool:
 
 
 def _named(names: list[str], logits: Tensor, classes: Sequence[str]) -> Iterator[Prediction]:
-    values, places = logits.softmax(1).topk(min(_BEST, len(classes)), dim=1)
+    with one_thread():
+        values, places = logits.softmax(1).topk(min(_BEST, len(classes)), dim=1)
     for name, confidences, best in zip(names, values.tolist(), places.tolist(), strict=True):
         ranked = tuple((classes[k], value) for k, value in zip(best, confidences, strict=True))
         yield Prediction(name, *ranked[0], ranked)

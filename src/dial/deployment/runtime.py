@@ -4,11 +4,13 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,8 +22,11 @@ from dial.errors import DialError
 
 NAME = "predict.onnx"
 """The exported network, which a run keeps for the next time."""
-PAYS = 50_000_000
-"""Pixels that make an export worth its ten seconds: those of 2,000 images of 160 x 160."""
+PAYS = 100_000_000
+"""Pixels that make an export worth its seven seconds: those of 4,000 images of 160 x 160."""
+_AT_ONCE = 100_000
+"""Pixels of the images that one call computes: what lies between layers then stays in a core's
+cache, which makes EfficientNet-Lite0 1.4 times as fast as with 64 images."""
 TOLERANCE = 1e-4
 """The largest difference of logits at which an exported network counts as the same."""
 _PACKAGES = "onnx", "onnxruntime", "onnxscript"
@@ -46,13 +51,38 @@ class Runtime:
             return
         pending: deque[tuple[list[str], Future[Tensor]]] = deque()
         with ThreadPoolExecutor(self.workers) as pool:
-            for names, images in batches:
+            for names, images in _with_one_thread(batches):
                 pending.append((names, pool.submit(self.logits, images)))
                 if len(pending) > self.workers:
                     done, logits = pending.popleft()
                     yield done, logits.result()
             for done, logits in pending:
                 yield done, logits.result()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside the `with`, torch uses one thread.
+
+    More of them spin while they wait for work, which takes time from a network that runs beside.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _with_one_thread(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Yields the batches, each made with one thread of torch's."""
+    source = iter(batches)
+    while True:
+        with one_thread():
+            batch = next(source, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def torch_runtime(model: Model, device: torch.device) -> Runtime:
@@ -76,7 +106,9 @@ def onnx_runtime(content: bytes, *, workers: int) -> Runtime:
     )
 
     def logits(images: Tensor) -> Tensor:
-        return torch.from_numpy(session.run(None, {_INPUT: images.numpy()})[0])
+        few = max(1, _AT_ONCE // images[0, 0].numel())
+        parts = [session.run(None, {_INPUT: part.numpy()})[0] for part in images.split(few)]
+        return torch.from_numpy(np.concatenate(parts))
 
     return Runtime(logits, workers)
 
