@@ -132,13 +132,13 @@ def test_batches_are_made_with_one_thread_that_the_caller_does_not_notice() -> N
         for number in range(3):
             seen.append(torch.get_num_threads())
             yield [str(number)], torch.tensor([number])
-        raise OSError
+        raise OSError("gone")
 
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         of_caller = []
-        with pytest.raises(OSError):  # noqa: PT012 - there is no result without the loop
+        with pytest.raises(OSError, match="gone"):  # noqa: PT012 - there is no result without the loop
             for _ in Runtime(lambda images: images, workers=1).run(batches()):
                 of_caller.append(torch.get_num_threads())
         assert torch.get_num_threads() == 2
