@@ -21,8 +21,9 @@ def faults(megabytes):
 
 print(faults(64))
 with keep_memory():
-    faults(64)
-    print(faults(64))
+    with keep_memory():
+        faults(64)
+    print(faults(64))  # the inner one has ended, and changed nothing
 print(faults(64))
 faults(4)
 print(faults(4))

@@ -13,6 +13,7 @@ from typing import Any, overload
 import torch
 
 from dial import backbones, files, methods
+from dial.allocator import keep_memory
 from dial.backbones import Backbone
 from dial.console import Reporter
 from dial.data.domain import first_files, short_names
@@ -127,7 +128,8 @@ def adapt(
     choices: dict[str, Any] = {"preset": preset, "tune": tune, "validator": validator}
     choices |= {"minutes": minutes, "is_list": isinstance(target, list | tuple)}
     choices["started"] = started
-    return lead(partial(decide, **choices), execution)
+    with keep_memory():
+        return lead(partial(decide, **choices), execution)
 
 
 def _adapt(
