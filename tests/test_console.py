@@ -62,24 +62,33 @@ def test_quick_passes_leave_no_lines(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("width", [80, 120])
 def test_a_terminal_has_a_bar(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "100")
-    with Reporter(quiet=False, title="dial: a -> b") as reporter:
-        reporter.step(SimpleNamespace(step=3), 10, {"entropy": 0.5})
+    monkeypatch.setenv("COLUMNS", str(width))
+    title = "dial: office31:amazon -> office31:webcam"
+    terms = {"cross_entropy": 0.5281, "entropy": 0.1962}
+    with Reporter(quiet=False, title=title) as reporter:
+        reporter.step(SimpleNamespace(step=3), 10, terms)
         reporter.bar.refresh()
+        reporter.say("word " * width)
     list(console.track("ab", total=2, title="reading"))
     with GridProgress({"A->W": 1.0}, done=0, quiet=False) as grid:
         grid.begin("A->W")
         grid.bar.refresh()
     err = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
-    for text in ("dial: a -> b", "3/10", "entropy 0.500", "reading", "A->W", "0/1"):
+    for text in ("dial: office31:amazon -> ", "3/10", "-:--:--", "reading", "A->W", "0/1"):
         assert text in err
+    assert ("cross_entropy 0.528  entropy 0.196" in err) == (width == 120)
+    assert (title in err) == (width == 120)
     assert "begun" not in err
     assert "images" not in err
+    lines = re.split(r"[\r\n]+", err)
+    assert max(map(len, lines)) <= width
+    assert {word for line in lines if "word" in line for word in line.split()} == {"word"}
 
 
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,22 +115,28 @@ def test_scores_that_are_not_of_the_finished_network_say_so(
 
 def test_a_training_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
     with Reporter(quiet=False, title="dial: [a] -> b") as reporter:
+        reporter.begin("alexnet at 32 px")
+        reporter.resumed(SimpleNamespace(step=1), 2)
         reporter.step(SimpleNamespace(step=1), 2, {"loss": 1.0})
         reporter.epoch({"epoch": 1, "step": 2, "loss": 0.25, "target_accuracy": 0.5})
         for _ in range(2):
             reporter.warn("few classes")
+        for number in (99, 98):
+            reporter.warn(f"{number}% in one", kind="collapse")
     result = {"seconds": 3.0, "target_accuracy": 0.5, "no_estimate": "few images"}
     reporter.finished(result | {"estimated_interval": [0.42, 0.615]}, Path("run"))
     reporter.finished(result, Path("run"))
     reporter.finished(result | {"target_accuracy": None}, Path("run"))
     Reporter(quiet=False, title="", scores=False).finished(result, Path("run"))
     assert capsys.readouterr().err.splitlines() == [
-        "dial: [a] -> b",
+        "dial: [a] -> b: alexnet at 32 px",
+        "resumed after step 1 of 2",
         "epoch 1  step 2  loss 0.25  target accuracy 50.0%",
         "dial: warning: few classes",
-        "finished in 3 s: target accuracy 50.0%, estimated without labels: 42% to 62%; run",
-        "finished in 3 s: target accuracy 50.0%; run",
-        "finished in 3 s: no labels to score with, no estimate (few images); run",
+        "dial: warning: 99% in one",
+        "finished in 3 s, folder run: target accuracy 50.0%, estimated without labels: 42% to 62%",
+        "finished in 3 s, folder run: target accuracy 50.0%",
+        "finished in 3 s, folder run: no labels to score with, no estimate (few images)",
         "to measure it on 50 images by hand: dial label run",
         "finished in 3 s",
     ]
@@ -138,6 +153,6 @@ def test_a_run_without_labels_says_how_to_measure_it(capsys: pytest.CaptureFixtu
     result = {"seconds": 3.0, "target_accuracy": None}
     Reporter(quiet=False, title="").finished(result, Path("my run"))
     assert capsys.readouterr().err.splitlines() == [
-        "finished in 3 s: no labels to score with; my run",
+        "finished in 3 s, folder 'my run': no labels to score with",
         "to measure it on 50 images by hand: dial label 'my run'",
     ]

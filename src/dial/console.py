@@ -55,18 +55,41 @@ def flush_output() -> None:
 
 _SECONDS_BETWEEN_LINES = 10.0
 _LAST_STREAM = 2  # the number of standard error
+_WIDE = 120  # columns of a terminal that has room for losses
+_NUMBERS = 50  # columns that a bar and the numbers beside it take
+
+
+def _is_wide(console: Console) -> bool:
+    return console.width >= _WIDE
+
+
+class _Title(bars.ProgressColumn):
+    """What a bar is of, as much of it as the numbers leave room for."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def render(self, task: bars.Task) -> Text:
+        """Returns the description, cut off at its end."""
+        text = Text(task.description)
+        text.truncate(max(10, self._console.width - _NUMBERS), overflow="ellipsis")
+        return text
 
 
 class _Display:
     """Lines on standard error; inside `with`, in a terminal, a bar below them."""
 
-    opening = ""  # the first line
+    opening = ""
+    """The first line."""
 
     def __init__(self, title: str, *columns: bars.ProgressColumn, quiet: bool, **task: Any) -> None:
         self.quiet = quiet
         self.console = Console(stderr=True, quiet=quiet, highlight=False)
         self.bar = bars.Progress(
-            *(bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()),
+            _Title(self.console),
+            bars.BarColumn(40 if _is_wide(self.console) else 12),
+            bars.MofNCompleteColumn(),
             *columns,
             console=self.console,
             transient=True,
@@ -85,8 +108,8 @@ class _Display:
             self.bar.stop()
 
     def say(self, text: str) -> None:
-        """Print one plain line."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        """Print one line; in a terminal that is too narrow, it goes on at a space."""
+        self.console.print(text, markup=False, soft_wrap=not self.console.is_terminal)
 
 
 class Reporter(_Display):
@@ -96,20 +119,28 @@ class Reporter(_Display):
     """
 
     def __init__(self, *, quiet: bool, title: str, scores: bool = True, midway: str = "") -> None:
-        rate, losses = (bars.TextColumn(f"{{task.fields[{name}]}}") for name in ("rate", "losses"))
-        columns = rate, bars.TimeRemainingColumn(), losses
-        super().__init__(title, *columns, quiet=quiet, total=None, rate="", losses="")
-        self.opening = title if self.bar.disable else ""
+        columns = [bars.TimeRemainingColumn(), bars.TextColumn("{task.fields[losses]}")]
+        super().__init__(title, *columns, quiet=quiet, total=None, losses="")
+        self._title = title
         self._scores = scores
         self._midway = f" ({midway})" if midway else ""
         self._warnings: set[str] = set()
 
+    def begin(self, plan: str) -> None:
+        """Print what is going to be done."""
+        self.say(f"{self._title}: {plan}")
+
+    def resumed(self, progress: Any, total: int) -> None:
+        """Print where a run goes on."""
+        self.say(f"resumed after step {progress.step} of {total}")
+
     def step(self, progress: Any, total: int, terms: dict[str, float]) -> None:
         """Show a training step and its losses."""
-        losses = "  ".join(f"{name} {value:.3f}" for name, value in terms.items())
         speed = self.bar.tasks[0].speed
-        rate = f"{speed:.1f} steps/s" if speed else ""
-        self.bar.update(self.task, completed=progress.step, total=total, losses=losses, rate=rate)
+        words = [f"{speed:.1f} steps/s"] if speed else []
+        if _is_wide(self.console):
+            words += [f"{name} {value:.3f}" for name, value in terms.items()]
+        self.bar.update(self.task, completed=progress.step, total=total, losses="  ".join(words))
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Print the metrics of an epoch."""
@@ -128,32 +159,32 @@ class Reporter(_Display):
         """Print what there is before any training; `target` names one of several."""
         name = f"{target}: " if target else ""
         score = "" if accuracy is None or not self._scores else f": target accuracy {accuracy:.1%}"
-        text = f"without training, after {seconds:.0f} s{score}; training goes on from there"
-        self.say(name + text)
+        self.say(f"{name}a first predictor, without training, after {seconds:.0f} s{score}")
 
     def candidates(self, figures: dict[str, Any], *, target: str = "") -> None:
-        """Print the scores of predictors and which of them was chosen."""
+        """Print how many neighbors agree with each predictor, and which of them was kept."""
         name = f"{target}: " if target else ""
         for candidate in figures["candidates"]:
-            words = [f"{name}candidate {candidate['name']}", f"score {candidate['score']:.4f}"]
+            text = f"{name}predictor {candidate['name']}: {candidate['score']:.1%} of the nearest"
+            text += " neighbors agree"
             if self._scores and candidate["target_accuracy"] is not None:
-                words.append(f"target accuracy {candidate['target_accuracy']:.1%}")
-            words += ["chosen"] if candidate["name"] == figures["predictor"] else []
-            self.say("  ".join(words))
+                text += f", target accuracy {candidate['target_accuracy']:.1%}"
+            self.say(text + " (kept)" * (candidate["name"] == figures["predictor"]))
         if figures["absent_classes"]:
             names = ", ".join(figures["absent_classes"])
             self.say(f"{name}the target seems to have no images of: {names}")
 
-    def warn(self, message: str) -> None:
-        """Print a warning, unless it was printed before."""
-        if message not in self._warnings:
-            self._warnings.add(message)
+    def warn(self, message: str, *, kind: str = "") -> None:
+        """Print a warning, unless it, or another one of its kind, was printed before."""
+        if not {message, kind or message} & self._warnings:
+            self._warnings |= {message, kind or message}
             self.say(f"dial: warning: {message}")
 
     def finished(self, result: dict[str, Any], folder: Path) -> None:
         """Print the warnings and the result of a finished run."""
         text = f"finished in {result['seconds']:.0f} s"
         if self._scores:
+            text += f", folder {shlex.quote(str(folder))}"
             accuracy, interval = result["target_accuracy"], result.get("estimated_interval")
             score = f"target accuracy {accuracy:.1%}" if accuracy is not None else ""
             text += f": {score or 'no labels to score with'}"
@@ -162,7 +193,6 @@ class Reporter(_Display):
                 text += f", estimated without labels: {low:.0%} to {high:.0%}"
             elif accuracy is None and "no_estimate" in result:
                 text += f", no estimate ({result['no_estimate']})"
-            text += f"; {folder}"
             for warning in result.get("warnings", ()):
                 self.warn(warning)
         self.say(text)

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dial import DialError
+from dial import DialError, Run
 from dial.data.batches import Batches
 from dial.data.datasets import open_domain
 from dial.data.domain import Domain, as_labelled
 from dial.data.folders import read_list
 from dial.data.prepare import PreparedTarget, prepare_domains
 from dial.data.transforms import Preprocessing
-from tests.conftest import MakeFolder, MakeImage
+from tests.conftest import Call, MakeFolder, MakeImage, refused
 
 CLASSES = {"mug": 4, "pen": 3}
 PREPROCESSING = Preprocessing(size=16, resize=18)
@@ -42,6 +42,21 @@ def test_a_table_with_a_header_is_a_list(tmp_path: Path, make_image: MakeImage) 
     assert domain.labels.classes == ("mug", "pen")
     table.write_text("path\nc.png\n")
     assert read_list(table).labels is None
+
+
+def test_predictions_are_no_labels(
+    finished: Run, folders: tuple[Path, Path], call: Call, tmp_path: Path
+) -> None:
+    """Scored by themselves they would all be right."""
+    table = tmp_path / "predictions.csv"
+    assert call("predict", finished.folder, folders[1], "--out", table, "-q").code == 0
+    told = call("evaluate", finished.folder, table)
+    refused(told, "images without classes; its labels are predictions")
+    told = call("predict", finished.folder, table, "-q")
+    assert told.code == 0
+    assert told.out.splitlines()[1:] == table.read_text().splitlines()[1:]
+    table.write_text(table.read_text().replace(",confidence", ",before"))
+    assert "100.0%" in call("evaluate", finished.folder, table, "-q").out
 
 
 def test_a_table_may_be_relative_to_the_current_folder(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dial.reporting.candidates import describe, explain
+from dial.reporting.candidates import ABOUT, about_kept, describe, explain
 
 
 def make(*scores: float, accuracies: tuple[float | None, ...] = ()) -> list[dict[str, Any]]:
@@ -53,6 +53,22 @@ def test_labels_are_for_comparison_alone(accuracies: tuple[float | None, ...], s
     described = describe({"candidates": found, "predictor": "classifier"})
     assert described is not None
     assert described["scored"] == bool(said)
+
+
+def test_equal_scores_are_called_equal() -> None:
+    first, second = explain(make(0.7, 0.7, 0.6), "frozen")
+    assert first.endswith("its predictions: 70.0\u202f%, as many as for “classifier”.")
+    assert "against" not in first
+    assert second == "Of equal ones the first is kept."
+
+
+def test_every_predictor_of_a_method_is_described() -> None:
+    found = make(0.1, 0.2, 0.3)
+    assert {each["name"] for each in found} | {"start"} == set(ABOUT)
+    result = {"candidates": found, "predictor": "head"}
+    assert about_kept(result) == ABOUT["head"]
+    assert about_kept(result | {"candidates": found[:1]}) == ""
+    assert about_kept({}) == ""
 
 
 def test_the_best_come_first_and_one_is_marked() -> None:

@@ -119,7 +119,7 @@ def test_hostile_names_stay_names() -> None:
 def test_networks_without_norms_and_runs_of_one_epoch() -> None:
     record = make_record(layers=0)
     records = make_files(record, epochs=1)
-    assert "no normalisation layers to measure at" in render(record, **records)
+    assert "no normalization layers to measure at" in render(record, **records)
 
 
 def test_what_was_not_adapted_says_so() -> None:

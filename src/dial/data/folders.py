@@ -20,6 +20,10 @@ from dial.errors import DialError
 from dial.files import printable
 
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_PREDICTIONS = ["path", "label", "confidence"]  # how the columns of `dial predict` begin
+_PREDICTED = (
+    "its labels are predictions; if somebody has corrected them all, remove the column confidence"
+)
 _LITTER = ("thumbs.db", "desktop.ini", "ehthumbs.db", "__macosx", "icon\r")
 
 
@@ -220,13 +224,16 @@ def _columns(header: str) -> list[str]:
 def _read_table(file: Path, roots: list[Path]) -> Domain:
     """Returns the images of a table with commas."""
     lines, pairs, labelled, by_hand = _table([*_lines(file)], file)
+    notes: tuple[str, ...] = ()
+    if _columns(next(_lines(file))[1])[: len(_PREDICTIONS)] == _PREDICTIONS:
+        labelled, notes = False, (_PREDICTED,)
     root = next((root for root in roots if os.path.exists(root / pairs[0][0])), roots[0])
     for (number, line), (_, label) in zip(lines, pairs, strict=True):
         if labelled:
             _require_label(label, file, number, line)
     images = ImageFiles(PathTable.of((path for path, _ in pairs), root))
     labels = Labels.from_names([label for _, label in pairs]) if labelled else None
-    return Domain(printable(file), images, labels, by_hand=by_hand)
+    return Domain(printable(file), images, labels, notes, by_hand)
 
 
 def _table(

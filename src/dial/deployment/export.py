@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import os
 import warnings
 from collections.abc import Callable
 from itertools import islice
@@ -44,7 +45,11 @@ class Format(NamedTuple):
 
 
 def export(
-    run: Run, file: Path, *, images: list[str] | None = None, data: Path | None = None
+    run: Run,
+    file: str | os.PathLike[str],
+    *,
+    images: list[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
 ) -> Exported:
     """Write a run's network, read it back, and compare the two on real images.
 
@@ -62,6 +67,7 @@ def export(
         DialError: an unknown suffix, outputs that differ by more than 1e-4, a package that is not
             installed, or a full disk.
     """
+    file = Path(file)
     form = FORMATS.get(file.suffix.lower())
     if form is None:
         suffixes = ", ".join(f"{suffix} ({entry.about})" for suffix, entry in FORMATS.items())
@@ -101,7 +107,7 @@ def compare(
     return difference
 
 
-def images_of(run: Run, images: list[str] | None, data: Path | None) -> Tensor:
+def images_of(run: Run, images: list[str] | None, data: str | os.PathLike[str] | None) -> Tensor:
     """Real images as the network's input."""
     if images is None:
         return run.samples()

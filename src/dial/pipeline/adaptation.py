@@ -363,6 +363,9 @@ def _run_alone(
     config = run_folder.describe(settings, job.domains, **about)
     if run_folder.is_finished(folder, config, resume=resume):
         found = runs.load_all(folder, backbone=network)
+        if attempt is None:
+            say = Reporter(quiet=job.execution.quiet, title="").say
+            say(f"the run in {folder} is finished already")
         complete(found, job.execution)
         return found
     torch.manual_seed(settings.seed)

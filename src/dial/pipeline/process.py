@@ -160,6 +160,7 @@ class Process:
             world_size=self.fabric.world_size,
             workers=self.execution.workers,
         )
+        self.reporter.begin(self._plan(len(batches)))
         trainee = self.method.prepare(self.backbone)
         trainee.to(self.fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         with self.clock.phase("heads"):
@@ -180,11 +181,21 @@ class Process:
                 resume=resume,
                 clock=self.clock,
                 in_step=in_step,
+                on_resume=self.reporter.resumed,
                 on_epoch=self._end_epoch,
                 on_step=self.reporter.step,
                 on_refresh=self._refresh,
             )
         return trainee, progress
+
+    def _plan(self, per_epoch: int) -> str:
+        """Returns in words what is going to be done."""
+        size, device = self.images[0].preprocessing.size, self.fabric.device.type
+        steps = "no training"
+        if self.method.trains:
+            total = self.settings.total_steps(per_epoch)
+            steps = f"{total} steps of {self.settings.batch_size} images"
+        return f"{self.backbone.name} at {size} px, {steps}, on {device}"
 
     def _sources(self) -> Mapping[str, PreparedSource]:
         return self.images[0].sources
@@ -264,7 +275,8 @@ class Process:
             metrics[f"target_classes_predicted{suffix}"] = len(logits.argmax(1).unique())
             if target.labels is not None:
                 scores[suffix] = _accuracy(logits, target.labels.indices[images.rows])
-            if metrics["step"] >= _SETTLED:
+            # Midway a method may have another network than the finished one.
+            if metrics["step"] >= _SETTLED and not self.method.midway:
                 self._warn_of_collapse(logits, name)
         metrics |= {f"target_accuracy{suffix}": score for suffix, score in scores.items()}
         if scores and "" not in scores:
@@ -504,7 +516,8 @@ class Process:
     def _warn_of_collapse(self, logits: Tensor, target: str) -> None:
         warning = accuracy.collapse(logits.argmax(1).numpy(), logits.shape[1])
         if warning:
-            self.reporter.warn(f"{target}: {warning}" if target else warning)
+            text = f"{target}: {warning}" if target else warning
+            self.reporter.warn(text, kind=f"collapse {target}")
 
 
 @contextmanager

@@ -3,6 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+ABOUT = {
+    "start": "the finished model that the run started from",
+    "frozen": "a head fitted to the features of the network as it was before training",
+    "classifier": "the trained network with its own classifier",
+    "head": "the trained network with a head fitted to its features",
+}
+"""What predictors are, by their names."""
 _CLOSE = 0.01  # difference of scores that says little
 
 
@@ -22,6 +29,11 @@ def describe(result: dict[str, Any]) -> dict[str, Any] | None:
     return {"rows": rows, "scored": scored, "why": explain(found, kept)}
 
 
+def about_kept(result: dict[str, Any]) -> str:
+    """Returns what the predictor is that a run kept; nothing if there was nothing to choose."""
+    return ABOUT.get(result["predictor"], "") if describe(result) else ""
+
+
 def explain(candidates: Sequence[dict[str, Any]], kept: str) -> list[str]:
     """Returns sentences: why a predictor was kept, how close it was, and what the labels say.
 
@@ -35,15 +47,17 @@ def explain(candidates: Sequence[dict[str, Any]], kept: str) -> list[str]:
     if scores[kept] < max(scores.values()):
         return [f"“{kept}” was kept."]
     others = {name: score for name, score in scores.items() if name != kept}
+    equal = [f"“{name}”" for name, score in others.items() if score == scores[kept]]
     listed = " and ".join(f"{_percent(score)} for “{name}”" for name, score in others.items())
-    sentences = [
-        f"“{kept}” was kept because the largest share of nearest neighbors, of the source and of "
-        f"the target, agrees with its predictions: {_percent(scores[kept])}, against {listed}."
-    ]
-    lead = scores[kept] - max(others.values())
-    if lead == 0:
+    reason = (
+        "the largest share of nearest neighbors, of the source and of the target, agrees with its "
+        f"predictions: {_percent(scores[kept])}"
+    )
+    sentences = [f"“{kept}” was kept because {reason}, against {listed}."]
+    if equal:
+        sentences = [f"For “{kept}” {reason}, as many as for {' and '.join(equal)}."]
         sentences.append("Of equal ones the first is kept.")
-    elif lead < _CLOSE:
+    elif scores[kept] - max(others.values()) < _CLOSE:
         sentences.append("The best two are less than a point apart, which says little.")
     accuracies = {each["name"]: each.get("target_accuracy") for each in candidates}
     if None not in accuracies.values():

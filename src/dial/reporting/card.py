@@ -10,6 +10,7 @@ from dial import files
 from dial.backbones import is_object
 from dial.deployment.runs import read_records
 from dial.errors import missing_extra
+from dial.reporting.candidates import about_kept
 from dial.reporting.places import shareable_names, shareable_settings
 from dial.training.run_folder import read_config
 
@@ -68,6 +69,7 @@ def render(folder: Path, *, hub: bool = False) -> str:
         unnamed=len(classes[_NAMED:]),
         goes_on="from" in config,
         labelled=config.get("input", {}).get("labelled") is not None,
+        kept=about_kept(result),
         own=is_object(result["backbone"]),
         settings=_texts(shareable_settings(config["settings"])),
         counted=_counted,

@@ -17,6 +17,7 @@ from dial.reporting.places import is_shareable, shareable_names, shareable_setti
 from dial.reporting.record import Record
 
 _OPEN_TABLE = 12  # classes up to which the table of classes is not folded away
+_CHANGED = 6  # images in the gallery of changes where fewer have another label than before
 _UNCERTAIN = 24  # images in the gallery of the least certain, beside the one of changes
 _PIXELATED = 64  # pixels of a thumbnail below which it is enlarged without smoothing
 _NOT_LOSSES = ("epoch", "step", "lr", "target_accuracy", "target_classes_predicted")
@@ -53,6 +54,7 @@ def render(
         steps=next_steps.next_steps(folder, measured=record.labels is not None),
         place=None if is_shareable(str(folder)) else folder.name,
         candidates=candidates.describe(result),
+        kept=candidates.about_kept(result),
         curves=_curves(history),
         shift=_shift(record),
         mixing=plots.mixing(result["mixing"]) if result.get("mixing") else None,
@@ -213,14 +215,19 @@ def _classes(record: Record) -> Context:
 
 
 def _galleries(record: Record) -> Context:
-    """The images that changed most, if there is a comparison, and the least certain ones."""
+    """The images that changed most, if there is a comparison, and the least certain ones.
+
+    Where few images have another label than before, few with the same one are shown beside them.
+    """
     compared = "before" in record.predicted
     changed: Iterable[int] = ()
+    most = 0
     if compared:
         changed = by_change(record.predicted, record.confidence)
+        most = int((record.predicted["before"] != record.predicted["after"]).sum())
     uncertain = by_certainty(record.confidence["after"], record.runner_up_confidence)
     return {
-        "changed": _cards(record, changed, GALLERY),
+        "changed": _cards(record, changed, min(GALLERY, max(most, _CHANGED))),
         "uncertain": _cards(record, uncertain, _UNCERTAIN if compared else GALLERY),
         "small": record.gallery_side < _PIXELATED,
         "kept": len(record.gallery_names),

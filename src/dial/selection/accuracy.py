@@ -123,5 +123,6 @@ def collapse(predicted: Labels, classes: int) -> str:
         return ""
     return (
         f"the target's predictions have collapsed into {used} of {classes} classes, "
-        f"{share.max():.0%} of them into one; try a smaller --entropy or --lr"
+        f"{share.max():.0%} of them into one; try a smaller --lr or, where the method "
+        "has one, a smaller --entropy"
     )

@@ -72,6 +72,7 @@ def fit(
     clock: Clock,
     resume: bool = False,
     in_step: Callable[[], AbstractContextManager[None]] = nullcontext,
+    on_resume: Callable[[Progress, int], None] = lambda *_: None,
     on_epoch: Callable[[Trainee, dict[str, Any]], None] = lambda *_: None,
     on_step: Callable[[Progress, int, dict[str, float]], None] = lambda *_: None,
     on_refresh: Callable[[Trainee], None] = lambda *_: None,
@@ -80,7 +81,7 @@ def fit(
 
     Args:
         trainee: as `method.prepare` made it; changed in place.
-        method: what a step minimises.
+        method: what a step minimizes.
         batches: of both domains.
         settings: of the optimizer and its schedule.
         fabric: launched, with the device, the precision and the processes.
@@ -88,6 +89,7 @@ def fit(
         clock: measures the phases; it gets those from before if the run is resumed.
         resume: whether to go on from it, if it is there.
         in_step: entered for each step.
+        on_resume: gets the progress from before, and the number of all steps.
         on_epoch: gets the trainee in eval mode and the epoch's record, to add to it.
         on_step: gets the progress, the number of all steps, and the losses.
         on_refresh: gets the trainee at the parts of the training in `method.refreshes`.
@@ -101,10 +103,10 @@ def fit(
     refreshed = {round(part * total) for part in method.refreshes}
     progress = Progress()
     model = fabric.setup_module(trainee)  # in the precision of the checkpoint
-    content = on_first(fabric, partial(_read, checkpoint)) if resume else None
-    if content is not None:
+    if resume and (content := on_first(fabric, partial(_read, checkpoint))) is not None:
         progress = _load(checkpoint, content, trainee, optimizer, batches)
         clock.add(progress.spent)
+        on_resume(progress, total)
     optimizer = fabric.setup_optimizers(optimizer)  # type: ignore[assignment]
 
     def save() -> None:
