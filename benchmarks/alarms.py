@@ -30,7 +30,7 @@ FAILURES: Mapping[str, Mapping[str, Any]] = {
     "dial, entropy 10": {"entropy": 10.0},
 }
 DIRECTIONS = (("mnist", "optdigits"), ("optdigits", "mnist"))
-COLUMNS = ("run", "seed", "accuracy", "without adaptation", "changed", "p", "warnings")
+COLUMNS = ("run", "seed", "accuracy", "without adaptation", "changed", "support", "p", "warnings")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def describe(planned: Planned, folder: Path) -> list[str]:
     compared = result.get("comparison") or {}
     said = "; ".join(result["warnings"]) or "none"
     cells = [number(100 * result["target_accuracy"], 1), number(before, 1)]
-    cells += [str(compared.get("changed", "-")), number(compared.get("chance"), 3), said]
+    figures = (number(compared.get(name), 3) for name in ("support", "chance"))
+    cells += [str(compared.get("changed", "-")), *figures, said]
     return [planned.name, str(planned.seed), *cells]
 
 

@@ -33,7 +33,7 @@ def test_a_row_has_the_gain_and_what_was_said(tmp_path: Path, before: bool) -> N
     share = "-"
     if before and found.labels is not None:
         share = f"{100 * np.mean(found.predicted['before'] == found.labels):.1f}"
-    middle = ["17", "0.750"] if before else ["-", "-"]
+    middle = ["17", "0.100", "0.750"] if before else ["-", "-", "-"]
     assert row == ["A-W", "1", "87.5", share, *middle, "it collapsed; !"]
     assert "| " + " | ".join(row) + " |" in write_page([row]).splitlines()
     assert len(row) == len(COLUMNS)

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shlex
 import sys
 from importlib import import_module
 from itertools import pairwise
@@ -450,20 +451,24 @@ def label_command(
     """
     from dial.reporting.label import label
 
-    typer.echo(
-        label(
-            run,
-            images,
-            out=out,
-            count=count,
-            seed=seed,
-            purpose=purpose,
-            target=target,
-            data=data,
-            device=device,
-            quiet=quiet,
-        )
+    page = label(
+        run,
+        images,
+        out=out,
+        count=count,
+        seed=seed,
+        purpose=purpose,
+        target=target,
+        data=data,
+        device=device,
+        quiet=quiet,
     )
+    typer.echo(page)
+    if not quiet:
+        then = f"dial evaluate {shlex.quote(str(run))} labels.csv"
+        if purpose != "score":
+            then = "dial adapt SOURCE TARGET --labelled labels-training.csv --out NEW"
+        typer.echo(f"open it in a browser, save the table, then: {then}", err=True)
 
 
 @app.command("export", cls=PlainHelp)
@@ -545,7 +550,7 @@ def report_command(
 
 
 def _add_list(kind: str, about: str, *, package: str = "dial") -> None:
-    @list_app.command(kind, help=about)
+    @list_app.command(kind, cls=PlainHelp, help=about)
     def show(*, as_json: AsJson = False) -> None:
         entries = import_module(f"{package}.{kind}").describe()
         rows = [{kind.removesuffix("s"): name, "about": line} for name, line in entries.items()]

@@ -106,6 +106,10 @@ Command = Callable[..., None]
 class PlainHelp(TyperCommand):
     """A command whose help has no type beside a flag, which takes no value, and full lines."""
 
+    def get_short_help_str(self, limit: int = 0) -> str:  # noqa: ARG002 - typer passes one
+        """Returns the help's first sentence, whole."""
+        return " ".join((self.help or "").partition("\n\n")[0].split()).partition(". ")[0]
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
         _tidy(self, ctx)

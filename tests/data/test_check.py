@@ -38,7 +38,7 @@ def test_sound_pair(make_folder: MakeFolder) -> None:
     assert cells(text, "mug") == ["mug", "3", "0"]
     assert cells(text, "pen") == ["pen", "2", "4"]
     assert cells(text, "all") == ["all", "5", "4"]
-    assert text.endswith("ok: training can begin\n")
+    assert text.endswith("ok: training can begin, with `dial adapt` and these folders\n")
 
 
 def test_plain_in_a_pipe_and_framed_in_a_terminal(make_folder: MakeFolder) -> None:

@@ -29,7 +29,7 @@ def print_check(report: CheckReport, *, console: Console | None = None) -> None:
     several = "both domains" if len(report.domains) == _PAIR else "several domains"
     _groups(console, report.shared, f"the same image in {several}")
     if report.ok:
-        _line(console, "ok: training can begin", style="green")
+        _line(console, "ok: training can begin, with `dial adapt` and these folders", style="green")
 
 
 def _summary(report: CheckReport, console: Console) -> Table:

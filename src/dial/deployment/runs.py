@@ -31,6 +31,13 @@ class Run:
     result: dict[str, Any]
     history: list[dict[str, Any]]
 
+    def __repr__(self) -> str:
+        """Returns the run's folder, what it is, and how good."""
+        accuracy = self.result.get("target_accuracy")
+        score = "" if accuracy is None else f", target accuracy {accuracy:.1%}"
+        about = f"{self.result.get('method')} on {self.model.backbone}"
+        return f"<Run {str(self.folder)!r}: {about}, {len(self.model.classes)} classes{score}>"
+
     @property
     def network(self) -> nn.Module:
         """The target's predictor, a plain network in eval mode."""
