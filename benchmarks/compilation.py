@@ -29,6 +29,9 @@ def prepare(name: str) -> Trainee:
 def step(trainee: Trainee, size: int) -> Callable[[], None]:
     """A step of the method on random images."""
     method, images = dial.methods.create("dial"), batch(size)
+    if len(trainee.backbone.mean) == 1:
+        gray = images.source[:, :1], images.target[:, :1] if images.target is not None else None
+        images = images._replace(source=gray[0], target=gray[1])
     return updates(
         trainee, lambda: (sum(terms.values()) for terms in method.terms(trainee, images, 0.5))
     )

@@ -206,3 +206,11 @@ def test_the_command_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "dial", "--version"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout == f"dial {dial.__version__}\n"
+
+
+@pytest.mark.parametrize("group", [[], ["list"]])
+def test_what_commands_are_for_is_not_cut_off(call: Call, group: list[str]) -> None:
+    told = call(*group, "--help")
+    listed = told.out.partition("Commands")[2]
+    assert "..." not in listed
+    assert listed.count(".") >= 4

@@ -70,3 +70,11 @@ def test_a_run_of_an_object_predicts_evaluates_and_exports(
     for suffix in ("onnx", "pt2", "safetensors"):
         done = dial.export(run, tmp_path / f"network.{suffix}")
         assert done.difference <= 1e-4
+
+
+def test_a_run_is_shown_in_one_line(finished: Run) -> None:
+    shown = repr(finished)
+    assert "\n" not in shown
+    accuracy = f"{finished.result['target_accuracy']:.1%}"
+    for part in (str(finished.folder), "dial on timm:test_resnet", "3 classes", accuracy):
+        assert part in shown

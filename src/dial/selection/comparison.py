@@ -22,7 +22,7 @@ from dial.selection.neighborhood import Labels, agree
 from dial.selection.outputs import Outputs, find_neighbors
 
 SIGNIFICANT = 0.05
-MARGIN = 0.15
+MARGIN = 0.2
 """Twice the share of neighbors by which former predictions were ahead in runs that gained most."""
 _DRAWS = 10_000
 

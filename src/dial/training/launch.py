@@ -30,7 +30,7 @@ class Execution:
     precision: str = "32-true"
     """Precision: 32-true, bf16-mixed or 16-mixed."""
     compile: bool = False
-    """Compile the network for training steps: minutes at first, which only long runs pay back."""
+    """Compile the network for training steps: minutes at first; it paid on no CPU yet."""
     workers: int = 1
     """Threads that prepare batches."""
     cache_dir: str | None = None
