@@ -365,7 +365,7 @@ def _run_alone(
         found = runs.load_all(folder, backbone=network)
         if attempt is None:
             say = Reporter(quiet=job.execution.quiet, title="").say
-            say(f"the run in {folder} is finished already")
+            say(f"{folder}: this run is finished already")
         complete(found, job.execution)
         return found
     torch.manual_seed(settings.seed)
