@@ -62,7 +62,11 @@ def test_the_scale_gives_the_confidence() -> None:
 def test_a_shifted_target_is_classified() -> None:
     source, labels = clusters([30] * 5, seed=2)
     target, truth = clusters([20] * 5, seed=3, shift=2.0)
-    plain = LogisticRegression().fit(source.numpy(), labels).score(target.numpy(), truth)
+    plain = (
+        LogisticRegression()
+        .fit(source.numpy(), labels.numpy())
+        .score(target.numpy(), truth.numpy())
+    )
     head = fit_head([(source, target)], labels, num_classes=5)
     found = predict(head, target)
     assert float((found == truth).float().mean()) > max(0.95, plain + 0.2)
@@ -115,7 +119,11 @@ def test_offset_and_unit_of_the_features_do_not_matter() -> None:
 def test_classes_without_images_are_named_and_do_no_harm() -> None:
     source, labels = clusters([30] * 9, seed=2, spread=0.8)
     target, truth = clusters([25] * 3 + [0] * 6, seed=3, spread=0.8)
-    plain = LogisticRegression().fit(source.numpy(), labels).score(target.numpy(), truth)
+    plain = (
+        LogisticRegression()
+        .fit(source.numpy(), labels.numpy())
+        .score(target.numpy(), truth.numpy())
+    )
     head = fit_head([(source, target)], labels, num_classes=9)
     assert set(head.absent) <= {3, 4, 5, 6, 7, 8}
     assert len(head.absent) >= 5
