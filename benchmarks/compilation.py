@@ -8,38 +8,24 @@ import argparse
 import time
 from collections.abc import Callable
 
-import torch
-
 import dial
 from benchmarks.timing import best_times, show
-from benchmarks.training import batch, updates
+from benchmarks.training import backbone, batch, of_method
 from dial.allocator import keep_memory
 from dial.methods import Trainee
 from dial.training.compilation import Compilation
 
 
-def prepare(name: str) -> Trainee:
-    """The network with DA-layers, in train mode."""
-    made = dial.backbones.create(name, num_classes=31)
-    trainee = dial.methods.create("dial").prepare(made).train()
-    trainee.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return trainee
+def prepare(name: str, size: int) -> tuple[Trainee, Callable[[], None]]:
+    """The network with DA-layers, and a step of the method on random images."""
+    method, made = dial.methods.create("dial"), backbone(name)
+    trainee = method.prepare(made).train()
+    return trainee, of_method(method, trainee, batch(size, channels=len(made.mean)))
 
 
-def step(trainee: Trainee, size: int) -> Callable[[], None]:
-    """A step of the method on random images."""
-    method, images = dial.methods.create("dial"), batch(size)
-    if len(trainee.backbone.mean) == 1:
-        gray = images.source[:, :1], images.target[:, :1] if images.target is not None else None
-        images = images._replace(source=gray[0], target=gray[1])
-    return updates(
-        trainee, lambda: (sum(terms.values()) for terms in method.terms(trainee, images, 0.5))
-    )
-
-
-def compiled_step(trainee: Trainee, size: int) -> Callable[[], None]:
-    """The same, with the network's parts compiled."""
-    plain = step(trainee, size)
+def compiled(name: str, size: int) -> Callable[[], None]:
+    """Such a step with the network's parts compiled."""
+    trainee, plain = prepare(name, size)
     compilation = Compilation(trainee.network, classifier=trainee.backbone.classifier)
 
     def run() -> None:
@@ -56,13 +42,13 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=60)
     arguments = parser.parse_args()
-    compiled = compiled_step(prepare(arguments.backbone), arguments.size)
+    fast = compiled(arguments.backbone, arguments.size)
     with keep_memory():
         started = time.perf_counter()
-        compiled()
+        fast()
         print(f"first compiled step: {time.perf_counter() - started:.0f} s", flush=True)
-        plain = step(prepare(arguments.backbone), arguments.size)
-        times = best_times({"plain": plain, "compiled": compiled}, seconds=arguments.seconds)
+        _, plain = prepare(arguments.backbone, arguments.size)
+        times = best_times({"plain": plain, "compiled": fast}, seconds=arguments.seconds)
     show(f"training step, {arguments.backbone}, {arguments.size} px", times, {})
 
 

@@ -18,26 +18,26 @@ import dial
 from benchmarks.timing import best_times, show
 from dial.backbones import Backbone
 from dial.data.batches import Batch
-from dial.methods import Trainee
+from dial.methods import Method, Trainee
 
 SOURCE, TARGET = 32, 16
 MEMORY_GOAL = 0.75
 TIME_GOAL = 1.05
 
 
-def batch(size: int) -> Batch:
+def batch(size: int, channels: int = 3) -> Batch:
     """Random images of both domains."""
     torch.manual_seed(0)
     source, target = (
-        torch.randn(count, 3, size, size).contiguous(memory_format=torch.channels_last)
+        torch.randn(count, channels, size, size).contiguous(memory_format=torch.channels_last)
         for count in (SOURCE, TARGET)
     )
     return Batch(source, torch.randint(31, (SOURCE,)), target)
 
 
-def backbone() -> Backbone:
-    """The network, as pretrained."""
-    made = dial.backbones.create("efficientnet_lite0", num_classes=31)
+def backbone(name: str = "efficientnet_lite0") -> Backbone:
+    """A network, as pretrained."""
+    made = dial.backbones.create(name, num_classes=31)
     made.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return made
 
@@ -58,7 +58,11 @@ def updates(module: nn.Module, losses: Callable[[], object]) -> Callable[[], Non
 def of_dial(passes: str, images: Batch, reference: str = "anchored") -> Callable[[], None]:
     """A step of the method."""
     method = dial.methods.create("dial", {"passes": passes, "reference": reference})
-    trainee = method.prepare(backbone()).train()
+    return of_method(method, method.prepare(backbone()).train(), images)
+
+
+def of_method(method: Method, trainee: Trainee, images: Batch) -> Callable[[], None]:
+    """A step of a method on a network that it has prepared."""
     return updates(
         trainee, lambda: (sum(terms.values()) for terms in method.terms(trainee, images, 0.5))
     )

@@ -176,8 +176,8 @@ class Reporter(_Display):
 
     def warn(self, message: str, *, kind: str = "") -> None:
         """Print a warning, unless it, or another one of its kind, was printed before."""
-        if not {message, kind or message} & self._warnings:
-            self._warnings |= {message, kind or message}
+        if (kind or message) not in self._warnings:
+            self._warnings.add(kind or message)
             self.say(f"dial: warning: {message}")
 
     def finished(self, result: dict[str, Any], folder: Path) -> None:

@@ -223,9 +223,11 @@ def _columns(header: str) -> list[str]:
 
 def _read_table(file: Path, roots: list[Path]) -> Domain:
     """Returns the images of a table with commas."""
-    lines, pairs, labelled, by_hand = _table([*_lines(file)], file)
+    lines = [*_lines(file)]
     notes: tuple[str, ...] = ()
-    if _columns(next(_lines(file))[1])[: len(_PREDICTIONS)] == _PREDICTIONS:
+    is_predicted = _columns(lines[0][1])[: len(_PREDICTIONS)] == _PREDICTIONS
+    lines, pairs, labelled, by_hand = _table(lines, file)
+    if is_predicted:
         labelled, notes = False, (_PREDICTED,)
     root = next((root for root in roots if os.path.exists(root / pairs[0][0])), roots[0])
     for (number, line), (_, label) in zip(lines, pairs, strict=True):

@@ -18,9 +18,9 @@ def describe(result: dict[str, Any]) -> dict[str, Any] | None:
 
     None if there was nothing to choose. `result` is the run's; of equal scores the first is kept.
     """
-    found, kept = result.get("candidates") or [], result.get("predictor")
-    if len(found) <= 1 or kept is None:
+    if not _has_chosen(result):
         return None
+    found, kept = result["candidates"], result["predictor"]
     rows = [
         {"is_kept": each["name"] == kept, "target_accuracy": None, **each}
         for each in sorted(found, key=lambda each: -each["score"])
@@ -31,7 +31,11 @@ def describe(result: dict[str, Any]) -> dict[str, Any] | None:
 
 def about_kept(result: dict[str, Any]) -> str:
     """Returns what the predictor is that a run kept; nothing if there was nothing to choose."""
-    return ABOUT.get(result["predictor"], "") if describe(result) else ""
+    return ABOUT.get(result["predictor"], "") if _has_chosen(result) else ""
+
+
+def _has_chosen(result: dict[str, Any]) -> bool:
+    return len(result.get("candidates") or ()) > 1 and result.get("predictor") is not None
 
 
 def explain(candidates: Sequence[dict[str, Any]], kept: str) -> list[str]:

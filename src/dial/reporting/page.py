@@ -36,6 +36,7 @@ def render(
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    summary = _summary(record, result)
     environment.filters |= {"percent": _percent, "number": _number, "clean": _clean}
     template, script = (
         files("dial.reporting").joinpath(name).read_text(encoding="utf-8")
@@ -48,7 +49,7 @@ def render(
         config=config,
         record=record,
         compared="before" in record.predicted,
-        summary=_summary(record, result),
+        summary=summary,
         estimate=_estimate(result),
         noticed=_noticed(record, result),
         steps=next_steps.next_steps(folder, measured=record.labels is not None),
@@ -60,7 +61,7 @@ def render(
         mixing=plots.mixing(result["mixing"]) if result.get("mixing") else None,
         embeddings=_embeddings(record),
         classes=_classes(record),
-        galleries=_galleries(record),
+        galleries=_galleries(record, changed=summary["changed"]),
         settings=shareable_settings(config["settings"]),
         repeat=next_steps.repeat(folder),
         script=script,
@@ -214,20 +215,18 @@ def _classes(record: Record) -> Context:
     }
 
 
-def _galleries(record: Record) -> Context:
+def _galleries(record: Record, *, changed: int) -> Context:
     """The images that changed most, if there is a comparison, and the least certain ones.
 
-    Where few images have another label than before, few with the same one are shown beside them.
+    Where few images have `changed` their label, few with the same one are shown beside them.
     """
     compared = "before" in record.predicted
-    changed: Iterable[int] = ()
-    most = 0
+    order: Iterable[int] = ()
     if compared:
-        changed = by_change(record.predicted, record.confidence)
-        most = int((record.predicted["before"] != record.predicted["after"]).sum())
+        order = by_change(record.predicted, record.confidence)
     uncertain = by_certainty(record.confidence["after"], record.runner_up_confidence)
     return {
-        "changed": _cards(record, changed, min(GALLERY, max(most, _CHANGED))),
+        "changed": _cards(record, order, min(GALLERY, max(changed, _CHANGED))),
         "uncertain": _cards(record, uncertain, _UNCERTAIN if compared else GALLERY),
         "small": record.gallery_side < _PIXELATED,
         "kept": len(record.gallery_names),
